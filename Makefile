@@ -1,0 +1,38 @@
+# Every target sets up what it needs; a second call installs nothing again.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+SIM_SECONDS ?= 30
+
+.PHONY: demo test lint campaign clean
+
+demo: $(VENV)/.run  ## Train a small language model, lose a rank on the way, recover.
+	rm -rf demo-checkpoint
+	$(BIN)/elastic-run --nproc-per-node 4 --max-restarts 3 examples/train_lm.py \
+	  --steps 40 --save-every 10 --checkpoint demo-checkpoint --die-at 25 --die-rank 2
+
+test: $(VENV)/.test  ## The whole suite.
+	$(BIN)/python tests/tiers.py
+
+lint: $(VENV)/.test  ## ruff and mypy.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p elastic_run
+
+campaign: $(VENV)/.test  ## Long repetitions: 100 deaths of a rank, many seeds, all mutants.
+	$(BIN)/python -m pytest -m campaign -s tests
+
+clean:
+	rm -rf $(VENV) demo-checkpoint elastic-run-logs
+
+# torch first and by its exact version: an index may offer a build for accelerators that is gigabytes larger.
+$(VENV)/.run: constraints.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch==2.13.0 numpy
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(PIP) -e .[test,lint]
+	touch $@

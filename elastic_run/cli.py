@@ -1,0 +1,102 @@
+"""The command line: `elastic-run [options] script …` and its few commands; parse, build a Plan, launch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import click
+
+from elastic_run import __version__
+from elastic_run.errors import ElasticRunError, ExitCode
+
+EPILOG = """
+\b
+Values come from: option, then PET_* or ELASTIC_RUN_* variable, then default.
+\b
+Exit codes
+  0   all ranks succeeded (after SIGTERM/SIGINT/SIGHUP: they all then exited 0)
+  n   a failure: the first culprit's own code, 128+n if signal n killed it
+  2   wrong usage, nothing was started
+  69  rendezvous or ClusterD out of reach
+  70  a bug of elastic-run itself (its story is printed)
+  71  a process survives SIGKILL: this host must be recycled
+  75  please requeue (stopped by a signal in a Slurm job, or --on-stop requeue)
+  93  do not requeue: crash loop without progress
+summary.json in the run directory says whose the code is.
+\b
+Commands
+  elastic-run version     (a script of that name: ./version, or after --)
+"""
+
+
+def _launch_command() -> click.Command:
+    from elastic_run.plan.flags import options, plan_from
+
+    @click.command(
+        name="elastic-run",
+        context_settings={
+            "allow_interspersed_args": False,
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": 110,
+        },
+        epilog=EPILOG,
+    )
+    @options
+    @click.version_option(__version__, prog_name="elastic-run", message="%(prog)s %(version)s")
+    @click.argument("script")
+    @click.argument("args", nargs=-1, type=click.UNPROCESSED)
+    @click.pass_context
+    def launch_command(context: click.Context, /, **_: object) -> int:
+        """Start SCRIPT in several ranks, supervise them, and restart them after a fault."""
+        plan = plan_from(context)
+        from elastic_run.launch import launch
+
+        return launch(plan)
+
+    return launch_command
+
+
+def version(args: Sequence[str]) -> int:
+    if args:
+        raise click.UsageError("`elastic-run version` takes no argument; a script of that name is ./version")
+    click.echo(f"elastic-run {__version__}")
+    return ExitCode.OK
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"version": version}
+"""Only the first word of the command line names a command; any later word is the script."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """The exit code for a command line. Errors of ours are one line on stderr."""
+    try:
+        if argv and argv[0] in COMMANDS:
+            return COMMANDS[argv[0]](argv[1:])
+        from elastic_run.rendezvous.environment import is_nested, scrubbed
+
+        if is_nested(os.environ):
+            kept = scrubbed(os.environ)
+            click.echo("elastic-run: started by another launcher; its PET_*, rank and store variables are ignored", err=True)
+            for name in set(os.environ) - set(kept):
+                del os.environ[name]
+        return int(_launch_command().main(list(argv), prog_name="elastic-run", standalone_mode=False))
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        return _complain(error.format_message(), ExitCode.USAGE)
+    except click.exceptions.Abort:
+        return 130
+    except ElasticRunError as error:
+        return _complain(str(error), error.exit_code)
+
+
+def _complain(text: str, code: int) -> int:
+    click.echo(f"elastic-run: {text}", err=True)
+    return code
+
+
+def main() -> NoReturn:
+    sys.exit(run(sys.argv[1:]))

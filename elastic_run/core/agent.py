@@ -1,0 +1,164 @@
+"""Agent: routes a fact to Node and Job and settles to a fixed point; deadline(), check(), story()."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from signal import SIGKILL
+from typing import assert_never
+
+from elastic_run.core.budget import Budget
+from elastic_run.core.commands import Command, Exit, Explain, Mark, Note
+from elastic_run.core.events import (
+    CallFinished,
+    Event,
+    LauncherFrozen,
+    ProgressRead,
+    QuitRequested,
+    RendezvousFinished,
+    SignalReceived,
+    SpawnFailed,
+    Swept,
+    Tick,
+    WorkerExited,
+    WorkerStarted,
+)
+from elastic_run.core.job import Job
+from elastic_run.core.node import Node
+from elastic_run.core.outbox import Outbox
+from elastic_run.core.phases import UNBOUNDED, Life, Phase
+from elastic_run.core.policy import Policy
+from elastic_run.core.vocabulary import Origin, Site
+from elastic_run.errors import ExitCode, InvariantBroken
+
+MAX_ROUNDS = 10
+"""A settle that goes on longer is a livelock."""
+STORY_LENGTH = 200
+
+
+@dataclass(slots=True)
+class Agent:
+    policy: Policy
+    site: Site
+    now: float = 0.0
+    out: list[Command] = field(default_factory=list)
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
+    node: Node = field(init=False)
+    job: Job = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.node = Node(self.policy, self.site, self.out)
+        self.job = Job(self.policy, self.node, self.out, Outbox(self.out), Budget(self.policy))
+
+    def start(self, at: float) -> list[Command]:
+        self.now = at
+        self.job.begin(at)
+        return self._settled("start", at)
+
+    def handle(self, fact: Event, at: float) -> list[Command]:
+        """Record a fact received at `at` (monotonic seconds) and return the orders it calls for."""
+        if self.job.phase is Phase.DONE:
+            return []
+        self.now = at = max(at, self.now)
+        self._record(fact, at)
+        return self._settled(repr(fact), at)
+
+    def deadline(self) -> float | None:
+        """When to be woken by a Tick at the latest."""
+        if self.job.phase is Phase.DONE:
+            return None
+        return min([*self.job.deadlines(), *self.node.deadlines()], default=None)
+
+    def check(self) -> None:
+        """Raise InvariantBroken where the recorded state contradicts itself."""
+        job, node = self.job, self.node
+        claims = {
+            "every phase but training has an end": (job.until is None) == (job.phase in UNBOUNDED),
+            "an incident is open exactly in its phases": (
+                (job.incident is not None) == (job.phase not in (Phase.STARTING, Phase.TRAINING))
+                or job.phase in (Phase.LEAVING, Phase.DONE)
+            ),
+            "who is dying will be killed or is being killed": all(
+                (w.hard_at is not None or w.stuck_at is not None) == (w.life is Life.DYING)
+                for w in node.workers.values()
+            ),
+            "an exited worker has a status": all(
+                w.status is not None for w in node.workers.values() if w.life is Life.EXITED
+            ),
+            "nobody is asked to stop while training": (
+                job.phase is not Phase.TRAINING or all(w.life is not Life.DYING for w in node.alive)
+            ),
+            "nothing that is due was left undone": all(t > self.now for t in [*job.deadlines(), *node.deadlines()]),
+            "a limited budget is not overdrawn": (
+                self.policy.max_restarts is None
+                or self.policy.window is not None
+                or len(job.budget.spent) <= self.policy.max_restarts
+            ),
+        }
+        broken = [claim for claim, holds in claims.items() if not holds]
+        if broken:
+            raise InvariantBroken(f"{'; '.join(broken)}\n{self.story()}")
+
+    def story(self) -> str:
+        """The last facts and orders, one a line, oldest first."""
+        return "\n".join(self.lines)
+
+    def _record(self, fact: Event, at: float) -> None:
+        match fact:
+            case WorkerStarted():
+                self.node.started(fact, at)
+            case WorkerExited():
+                self.job.fault(self.node.exited(fact, at), at)
+            case SpawnFailed():
+                self.job.fault(self.node.spawn_failed(fact, at), at)
+            case Swept():
+                self.node.found(fact, at)
+            case RendezvousFinished():
+                self.job.rendezvous(fact, at)
+            case SignalReceived():
+                self.job.signal(fact, at)
+            case CallFinished():
+                self.job.outbox.answered(fact)
+            case ProgressRead():
+                self.job.progress(fact)
+            case QuitRequested():
+                self.job.quit(fact.signum, at)
+            case LauncherFrozen():
+                if self.job.phase is not Phase.LEAVING:
+                    because = "the launcher was suspended (SIGSTOP) and its guard ended the workers; please requeue"
+                    self.job.leave(because, Origin.LAUNCHER, ExitCode.REQUEUE, at)
+                self.node.kill(at)
+            case Tick():
+                pass
+            case _:
+                assert_never(fact)
+
+    def _settled(self, cause: str, at: float) -> list[Command]:
+        """Run the conclusions until neither the phase nor the orders change, then hand the orders out."""
+        self.lines.append(f"{at:.3f} {cause}")
+        for _ in range(MAX_ROUNDS):
+            before = (self.job.phase, len(self.out))
+            self.job.settle(at)  # first: what it wants of node and outbox shows as their orders in this round
+            self.node.settle(at)
+            self.job.outbox.settle()
+            if (self.job.phase, len(self.out)) == before:
+                break
+        else:
+            raise InvariantBroken(f"no fixed point after {MAX_ROUNDS} rounds\n{self.story()}")
+        orders, self.out[:] = list(self.out), []
+        self.lines.extend(f"    {_word(order)}" for order in orders)
+        return orders
+
+
+def _word(order: Command) -> str:
+    match order:
+        case Mark():
+            return f"-> {order.phase.value}"
+        case Note():
+            return f"say: {order.text}"
+        case Explain():
+            return f"explain: {order.decision}"
+        case Exit():
+            return f"exit {order.code} ({order.origin.value}): {order.because}"
+        case _:
+            return repr(order)

@@ -1,0 +1,106 @@
+"""Orders that go out, as imperatives. One with a result names the fact that brings it back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from elastic_run.core.phases import Phase
+from elastic_run.core.vocabulary import Assignment, Fault, Origin, Rank, Report
+
+
+class Severity(Enum):
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRendezvous:
+    """-> RendezvousFinished"""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """-> WorkerStarted | SpawnFailed, later WorkerExited"""
+
+    rank: Rank
+    local_rank: int
+    incarnation: int
+    restarts: int
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Send a signal to the worker and its process group. -> nothing; its exit is the fact"""
+
+    rank: Rank
+    incarnation: int
+    signum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Signal what workers that have exited left behind. -> Swept"""
+
+    seq: int
+    signum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Report to the controller. -> CallFinished"""
+
+    seq: int
+    uuid: str
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProgress:
+    """-> ProgressRead"""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line for people."""
+
+    severity: Severity
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Show a failure: the culprit, its last words and what was decided.
+
+    `restarts` counts those before the culprit's start and so finds its logs. `announced`: people have read already
+    who it was and how it died.
+    """
+
+    fault: Fault
+    restarts: int
+    decision: str
+    announced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The job entered a phase (in incident `incident`, 0 for none)."""
+
+    incident: int
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    code: int
+    origin: Origin
+    because: str
+
+
+Command = BeginRendezvous | Spawn | Kill | Sweep | Call | ReadProgress | Note | Explain | Mark | Exit

@@ -1,0 +1,110 @@
+"""Facts that come in, as past participles. The loop stamps each with the time it was received."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastic_run.core.vocabulary import Assignment, ExitStatus, Rank, SignalKind, Strategy, WorkerError
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    """`oom_kills` is the cgroup's count of OOM kills at that moment; None where the kernel does not say."""
+
+    rank: Rank
+    incarnation: int
+    pid: int
+    oom_kills: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    """`tail` is the end of the worker's stderr, empty where it was not captured."""
+
+    rank: Rank
+    incarnation: int
+    status: ExitStatus
+    error: WorkerError | None = None
+    tail: str = ""
+    oom_kills: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnFailed:
+    rank: Rank
+    incarnation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """A search for leftover processes was done; `left` is how many were still alive then."""
+
+    seq: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class RendezvousFinished:
+    """Either an assignment or, in `error`, why there is none."""
+
+    round: int
+    assignment: Assignment | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceived:
+    """The controller told something about the incident `uuid`."""
+
+    uuid: str
+    kind: SignalKind
+    ranks: tuple[Rank, ...] = ()
+    strategy: Strategy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished:
+    """The report sent as `seq` was answered with `code` (0 is fine)."""
+
+    seq: int
+    code: int
+    info: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRead:
+    """State of the progress file; it changes when training advances. None: there is no such file yet."""
+
+    seq: int
+    token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuitRequested:
+    signum: int
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherFrozen:
+    """The guard found this launcher stopped and ended the job; told when the launcher wakes up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Nothing happened until the deadline."""
+
+
+Event = (
+    WorkerStarted
+    | WorkerExited
+    | SpawnFailed
+    | Swept
+    | RendezvousFinished
+    | SignalReceived
+    | CallFinished
+    | ProgressRead
+    | QuitRequested
+    | LauncherFrozen
+    | Tick
+)

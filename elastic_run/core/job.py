@@ -1,0 +1,414 @@
+"""Job: one incident from fault to recovered; the dialogue with the controller, and how a job ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from signal import SIGTERM
+
+from elastic_run.core.budget import Budget, Verdict
+from elastic_run.core.commands import (
+    BeginRendezvous,
+    Command,
+    Exit,
+    Explain,
+    Mark,
+    Note,
+    ReadProgress,
+    Severity,
+)
+from elastic_run.core.events import ProgressRead, RendezvousFinished, SignalReceived
+from elastic_run.core.faults import culprit
+from elastic_run.core.node import Node
+from elastic_run.core.outbox import Outbox
+from elastic_run.core.phases import PHASE_MOVES, UNBOUNDED, Phase
+from elastic_run.core.policy import Policy
+from elastic_run.core.strategy import offer
+from elastic_run.core.vocabulary import (
+    Assignment,
+    Blame,
+    Fault,
+    FaultReported,
+    Offer,
+    Origin,
+    SignalKind,
+    StatusReported,
+    StopCompleted,
+    StrategiesOffered,
+    Strategy,
+    signal_name,
+)
+from elastic_run.errors import ExitCode
+
+OWN_DEATH = frozenset({Blame.CULPRIT, Blame.VICTIM})
+
+
+@dataclass(slots=True)
+class Incident:
+    """One fault from notice to recovered; what was said about it so far."""
+
+    ordinal: int
+    opened_at: float
+    uptime: float
+    faults: list[Fault]
+    announced: Fault
+    """The one people were told of at once; another may turn out to be the culprit."""
+    uuid: str = ""
+    stop_told: bool = False
+    global_told: bool = False
+    choice: Strategy | None = None
+    verdict: Verdict | None = None
+    offer: Offer | None = None
+    progress_by: float | None = None
+    """Until when the progress file is waited for; None once it is known or needs no look."""
+    progress_seq: int = 0
+
+    @property
+    def culprit(self) -> Fault:
+        return culprit(self.faults)
+
+    @property
+    def dead(self) -> tuple[int, ...]:
+        return tuple(sorted({f.rank for f in self.faults if f.blame in OWN_DEATH}))
+
+
+@dataclass(slots=True)
+class Ending:
+    """Why the job leaves, and with what. A stop by signal gets its code when all workers have exited."""
+
+    because: str
+    origin: Origin
+    code: int | None
+    signum: int = SIGTERM
+
+
+@dataclass(slots=True)
+class Job:
+    policy: Policy
+    node: Node
+    out: list[Command]
+    outbox: Outbox
+    budget: Budget
+    phase: Phase = Phase.STARTING
+    until: float | None = None
+    began: float = 0.0
+    round: int = 0
+    restarts: int = 0
+    asked_round: int = -1
+    assignment: Assignment | None = None
+    spawned: bool = False
+    training_since: float = 0.0
+    incident: Incident | None = None
+    incidents: int = 0
+    ending: Ending | None = None
+    quits: int = 0
+    looks: int = 0
+
+    # -- facts
+
+    def begin(self, at: float) -> None:
+        self.began = self.training_since = at
+        self.until = at + self.policy.start_wait
+        self.out.append(Mark(0, self.phase))
+
+    def fault(self, fault: Fault | None, at: float) -> None:
+        """A worker of this job failed (None: it did not); what it means depends on the phase."""
+        if fault is None:
+            return
+        own = fault.blame in OWN_DEATH
+        if self.phase in (Phase.STARTING, Phase.TRAINING):
+            self._open(fault, at)
+        elif self.incident is not None and self.phase not in (Phase.LEAVING, Phase.DONE):
+            self.incident.faults.append(fault)
+            if self.phase is Phase.RECOVERING and own:
+                self._fault_while_recovering(fault, at)
+            elif self.phase is Phase.REPORTED and own:
+                self.outbox.put(self.incident.uuid, FaultReported(self.incident.dead))
+
+    def signal(self, fact: SignalReceived, at: float) -> None:
+        """Record what the controller says about the present incident; anything else is stale."""
+        incident = self.incident
+        if incident is None or self.phase is Phase.LEAVING:
+            return
+        if self.phase is Phase.REPORTED and fact.kind is SignalKind.STOP_TRAIN and not incident.uuid:
+            incident.uuid, incident.stop_told = fact.uuid, True
+        elif fact.uuid != incident.uuid or not incident.uuid:
+            return
+        elif fact.kind is SignalKind.GLOBAL_FAULT:
+            incident.global_told = True
+        elif fact.kind is SignalKind.CHANGE_STRATEGY and incident.offer is not None:
+            if fact.strategy in incident.offer.strategies:
+                incident.choice = fact.strategy
+            else:
+                self._note(Severity.WARNING, f"strategy {fact.strategy} was not offered, ignored")
+
+    def rendezvous(self, fact: RendezvousFinished, at: float) -> None:
+        if fact.round != self.round or self.phase not in (Phase.STARTING, Phase.RECOVERING):
+            return
+        if fact.assignment is None:
+            self.leave(f"no rendezvous: {fact.error}", Origin.LAUNCHER, ExitCode.UNAVAILABLE, at)
+        else:
+            self.assignment = fact.assignment
+
+    def progress(self, fact: ProgressRead) -> None:
+        incident = self.incident
+        if incident and incident.progress_by is not None and fact.seq == incident.progress_seq:
+            incident.progress_by = None
+            self.budget.observe(fact.token or "", incident.uptime)
+
+    def quit(self, signum: int, at: float) -> None:
+        """First signal: pass it on and wait for the grace. Second: kill."""
+        self.quits += 1
+        if self.quits > 1:
+            self._note(Severity.WARNING, f"{signal_name(signum)} again: killing all workers now")
+            self.node.kill(at)
+        elif self.phase is Phase.LEAVING:
+            self._note(Severity.WARNING, f"{signal_name(signum)}: already stopping; once more kills at once")
+        else:
+            grace = f"{self.policy.stop_grace:g} s grace"
+            self._note(Severity.WARNING, f"{signal_name(signum)} received, passed on to the workers ({grace})")
+            self.ending = Ending(f"stopped by {signal_name(signum)}", Origin.SIGNAL, None, signum)
+            self._enter_leaving(at)
+
+    def leave(self, because: str, origin: Origin, code: int, at: float) -> None:
+        self.ending = Ending(because, origin, code)
+        self._enter_leaving(at)
+
+    # -- conclusions
+
+    def settle(self, at: float) -> None:
+        """Do what the recorded facts call for in this phase. Idempotent; called until nothing changes."""
+        stuck = self.node.stuck(at)
+        if stuck is not None:
+            self._exit(ExitCode.RECYCLE_HOST, Origin.LAUNCHER, f"{stuck}; this host must be recycled")
+        elif self.until is not None and at >= self.until:
+            self._overdue(at)
+        else:
+            match self.phase:
+                case Phase.STARTING | Phase.RECOVERING:
+                    self._settle_start(at)
+                case Phase.TRAINING:
+                    if self.node.succeeded:
+                        self.leave("", Origin.WORKERS, ExitCode.OK, at)
+                case Phase.REPORTED:
+                    if self.incident and self.incident.stop_told:
+                        self._enter(Phase.STOPPING, at, self._stop_bound())
+                        self.node.stop(SIGTERM, at)
+                case Phase.STOPPING:
+                    self._settle_stopping(at)
+                case Phase.STOPPED:
+                    if self.incident and self.incident.global_told:
+                        self._diagnose(self.incident, at)
+                case Phase.DIAGNOSED:
+                    self._settle_diagnosed(at)
+                case Phase.LEAVING:
+                    self._settle_leaving(at)
+                case Phase.DONE:
+                    pass
+
+    def deadlines(self) -> list[float]:
+        times = [self.until, self.incident.progress_by if self.incident else None]
+        return [t for t in times if t is not None]
+
+    # -- one incident, in the order of its phases
+
+    def _open(self, fault: Fault, at: float) -> None:
+        self.incidents += 1
+        uptime = at - self.training_since if self.phase is Phase.TRAINING else 0.0
+        self.incident = Incident(self.incidents, at, uptime, [fault], fault)
+        if self.policy.progress_known:
+            self.looks += 1
+            self.incident.progress_seq = self.looks
+            self.incident.progress_by = at + self.policy.progress_wait
+            self.out.append(ReadProgress(self.looks))
+        else:
+            self.budget.observe(None, uptime)
+        self._enter(Phase.REPORTED, at, self.policy.signal_wait)
+        self.outbox.put("", FaultReported(self.incident.dead))
+        others = len(self.node.alive)
+        tail = f"; stopping the {others} other{'s' if others > 1 else ''}" if others else ""
+        self._note(Severity.ERROR, f"{self.name(fault)}: {fault.because}{tail}")
+
+    def _settle_stopping(self, at: float) -> None:
+        assert self.incident is not None
+        if self.node.alive:
+            return
+        self.node.sweep(at, gently=False)
+        if self.incident.progress_by is not None and at >= self.incident.progress_by:
+            self.incident.progress_by = None
+            self.budget.observe(None, self.incident.uptime)
+        if self.node.swept and self.incident.progress_by is None:
+            self._enter(Phase.STOPPED, at, self.policy.signal_wait)
+            self.outbox.put(self.incident.uuid, StopCompleted())
+
+    def _diagnose(self, incident: Incident, at: float) -> None:
+        incident.verdict = self.budget.verdict(at)
+        incident.offer = offer(incident.verdict)
+        self._enter(Phase.DIAGNOSED, at, self.policy.signal_wait)
+        self.outbox.put(incident.uuid, StrategiesOffered(incident.offer.strategies))
+
+    def _settle_diagnosed(self, at: float) -> None:
+        assert self.incident is not None
+        choice, self.incident.choice = self.incident.choice, None
+        if choice is Strategy.RECOVER:
+            self.incident.verdict = self.budget.spend(at)
+            if self.incident.verdict.allowed:
+                self._restart(at)
+                self._explain(f"restarting {self._all_ranks()} ({self.incident.verdict.because})")
+            else:
+                self._recovery_failed(self.incident.verdict, at)
+        elif choice is Strategy.EXIT:
+            self._give_up(self.incident, at)
+
+    def _restart(self, at: float) -> None:
+        """Begin a new round; leftovers of the old one end first, in `_settle_start`."""
+        self.round += 1
+        self.restarts += 1
+        self.assignment, self.spawned = None, False
+        bound = self._stop_bound() + self.policy.start_wait
+        if self.phase is Phase.RECOVERING:
+            self.until = at + bound
+        else:
+            self._enter(Phase.RECOVERING, at, bound)
+
+    def _fault_while_recovering(self, fault: Fault, at: float) -> None:
+        assert self.incident is not None
+        self._note(Severity.ERROR, f"{self.name(fault)}: {fault.because}, while recovering")
+        self.node.stop(SIGTERM, at)
+        self.budget.observe(None, 0.0)
+        self.incident.verdict = self.budget.spend(at)
+        if self.incident.verdict.allowed:
+            self._restart(at)
+        else:
+            self._recovery_failed(self.incident.verdict, at)
+
+    def _recovery_failed(self, verdict: Verdict, at: float) -> None:
+        assert self.incident is not None
+        self.incident.verdict = verdict
+        self.incident.offer = Offer((Strategy.EXIT,), verdict.because)
+        self._enter(Phase.DIAGNOSED, at, self.policy.signal_wait)
+        self.outbox.put(self.incident.uuid, StatusReported(1, Strategy.RECOVER))
+
+    def _settle_start(self, at: float) -> None:
+        """STARTING and RECOVERING: quiet, clean, a rendezvous, a life for each rank, all started."""
+        if not self.spawned and self.node.workers:
+            if self.node.alive:
+                return
+            self.node.sweep(at, gently=False)
+            if not self.node.swept:
+                return
+        if self.asked_round != self.round:
+            self.asked_round = self.round
+            self.out.append(BeginRendezvous(self.round))
+        elif self.assignment is not None and not self.spawned:
+            self.spawned = True
+            self.node.start(self.assignment, self.restarts, at)
+        elif self.spawned and self.node.running:
+            self._started(at)
+
+    def _started(self, at: float) -> None:
+        incident = self.incident
+        self.training_since = at
+        self.incident = None
+        self._enter(Phase.TRAINING, at, None)
+        if incident is not None:
+            self.outbox.put(incident.uuid, StatusReported(0, Strategy.RECOVER))
+            assert incident.verdict is not None
+            self._note(
+                Severity.INFO,
+                f"recovered in {at - incident.opened_at:.2f} s from {self.name(incident.culprit)} "
+                f"({incident.culprit.because}): {self._all_ranks()} restarted, {incident.verdict.because}",
+            )
+
+    # -- the end
+
+    def _give_up(self, incident: Incident, at: float) -> None:
+        fault, verdict = incident.culprit, incident.verdict
+        assert verdict is not None
+        loop = verdict.crash_loop
+        code = ExitCode.DO_NOT_REQUEUE if loop else fault.status.shell_code
+        self._explain(f"no restart: {verdict.because}")
+        self.leave(
+            f"{self.name(fault)}: {fault.because}; {verdict.because}",
+            Origin.LAUNCHER if loop else Origin.WORKERS,
+            code,
+            at,
+        )
+
+    def _enter_leaving(self, at: float) -> None:
+        assert self.ending is not None
+        self._enter(Phase.LEAVING, at, 2 * self._stop_bound())
+        self.node.stop(self.ending.signum, at)
+
+    def _settle_leaving(self, at: float) -> None:
+        assert self.ending is not None
+        if self.node.alive:
+            return
+        self.node.sweep(at, gently=True)
+        if self.node.swept or not self.node.workers:
+            self._exit(*self._final(self.ending, at))
+
+    def _final(self, ending: Ending, at: float) -> tuple[int, Origin, str]:
+        if ending.code is None:
+            saved = self.node.succeeded
+            because = f"{ending.because}, {'all workers then exited 0' if saved else 'before the end of training'}"
+            if self.policy.requeue_on_stop:
+                return ExitCode.REQUEUE, ending.origin, f"{because}; please requeue"
+            return (ExitCode.OK if saved else 128 + ending.signum), ending.origin, because
+        if ending.code == ExitCode.OK:
+            times = f" after {self.restarts} restart{'s' if self.restarts > 1 else ''}" if self.restarts else ""
+            return ending.code, ending.origin, f"{self._all_ranks()} succeeded in {at - self.began:.1f} s{times}"
+        return ending.code, ending.origin, ending.because
+
+    def _overdue(self, at: float) -> None:
+        """A phase lasted longer than it may."""
+        self.until = None
+        if self.phase is Phase.RECOVERING:
+            self._recovery_failed(Verdict(False, "the workers did not start again in time"), at)
+        elif self.phase is Phase.STARTING:
+            self.leave("the workers did not start in time", Origin.LAUNCHER, ExitCode.UNAVAILABLE, at)
+        elif self.phase in (Phase.STOPPING, Phase.LEAVING):
+            because = "the workers could not be stopped in time; this host must be recycled"
+            self._exit(ExitCode.RECYCLE_HOST, Origin.LAUNCHER, because)
+        else:
+            because = f"the controller said nothing for {self.policy.signal_wait:g} s ({self.phase.value})"
+            self.leave(because, Origin.LAUNCHER, ExitCode.UNAVAILABLE, at)
+
+    def _exit(self, code: int, origin: Origin, because: str) -> None:
+        self._move(Phase.LEAVING)
+        self._move(Phase.DONE)
+        self.until = None
+        self.out.append(Exit(code, origin, because))
+
+    # -- words and moves
+
+    def name(self, fault: Fault) -> str:
+        pid = f" (pid {fault.pid})" if fault.pid is not None else ""
+        return f"rank {fault.rank} on {self.node.site.host}{pid}"
+
+    def _all_ranks(self) -> str:
+        count = len(self.node.workers)
+        return f"all {count} ranks" if count > 1 else "the one rank"
+
+    def _explain(self, decision: str) -> None:
+        assert self.incident is not None
+        fault = self.incident.culprit
+        announced = fault is self.incident.announced
+        self.out.append(Explain(fault, self.node.workers[fault.rank].restarts, decision, announced))
+
+    def _note(self, severity: Severity, text: str) -> None:
+        self.out.append(Note(severity, text))
+
+    def _stop_bound(self) -> float:
+        """Longest time in which everything is gone or known to be stuck: workers, then leftovers."""
+        return self.policy.stop_grace + 2 * self.policy.kill_grace + 1.0
+
+    def _enter(self, phase: Phase, at: float, lasts: float | None) -> None:
+        self._move(phase)
+        self.until = None if lasts is None else at + lasts
+        assert (self.until is None) == (phase in UNBOUNDED)
+        self.out.append(Mark(self.incident.ordinal if self.incident else 0, phase))
+
+    def _move(self, phase: Phase) -> None:
+        if phase is not self.phase:
+            assert phase in PHASE_MOVES[self.phase], f"{self.phase.value} -> {phase.value}"
+            self.phase = phase

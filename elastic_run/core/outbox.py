@@ -1,0 +1,38 @@
+"""Outbox: reports to the controller leave in order, one in flight, until each is answered."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from elastic_run.core.commands import Call, Command, Note, Severity
+from elastic_run.core.events import CallFinished
+from elastic_run.core.vocabulary import Report
+
+
+@dataclass(slots=True)
+class Outbox:
+    out: list[Command]
+    waiting: deque[tuple[str, Report]] = field(default_factory=deque)
+    seq: int = 0
+    in_flight: bool = False
+
+    def put(self, uuid: str, report: Report) -> None:
+        self.waiting.append((uuid, report))
+
+    def answered(self, fact: CallFinished) -> None:
+        if not self.in_flight or fact.seq != self.seq:
+            return
+        self.in_flight = False
+        _, report = self.waiting.popleft()
+        if fact.code != 0:
+            kind = type(report).__name__
+            text = f"the controller answered {kind} with code {fact.code} {fact.info}".rstrip()
+            self.out.append(Note(Severity.WARNING, text))
+
+    def settle(self) -> None:
+        if self.waiting and not self.in_flight:
+            self.seq += 1
+            self.in_flight = True
+            uuid, report = self.waiting[0]
+            self.out.append(Call(self.seq, uuid, report))

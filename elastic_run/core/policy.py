@@ -1,0 +1,35 @@
+"""Policy: every duration, budget and preference of the core in one frozen object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Durations in seconds. The defaults are those of the command line."""
+
+    max_restarts: int | None = 0
+    """How often the group may be restarted; None for no limit."""
+    window: float | None = None
+    """If set, only restarts of the last `window` seconds count against `max_restarts`."""
+    max_no_progress: int = 3
+    """Crash-loop guard: this many failures in a row without progress end the job with 93."""
+    progress_known: bool = False
+    """A progress file tells whether training advances."""
+    short_life: float = 60.0
+    """Without a progress file, with unlimited restarts: an attempt shorter than this made no progress."""
+    stop_grace: float = 30.0
+    """From asking a worker to stop to SIGKILL."""
+    kill_grace: float = 30.0
+    """From SIGKILL to the verdict that the process cannot be killed (exit code 71)."""
+    start_wait: float = 60.0
+    """For a rendezvous and the start of all workers."""
+    signal_wait: float = 60.0
+    """For the controller's next word in an incident."""
+    progress_wait: float = 2.0
+    """For a look at the progress file; then it counts as unknown."""
+    sweep_every: float = 0.02
+    """First pause between two searches for leftovers; doubles up to 0.5 s."""
+    requeue_on_stop: bool = False
+    """A stop by signal ends with 75 (please requeue) instead of 0 or 128+n."""

@@ -1,0 +1,165 @@
+"""The nouns of a job: exits, faults, strategies, reports and assignments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from signal import Signals
+
+Rank = int
+NodeId = int
+
+
+def signal_name(number: int) -> str:
+    """Name of a signal (`9` -> `SIGKILL`); real-time signals are counted from SIGRTMIN."""
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - Signals.SIGRTMIN}" if number > Signals.SIGRTMIN else f"signal {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExitStatus:
+    """How a process ended: an exit code, or the signal that killed it."""
+
+    code: int | None = None
+    signal: int | None = None
+    core: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def shell_code(self) -> int:
+        """The code a shell shows for it: the code itself, or 128 + signal."""
+        return 128 + self.signal if self.signal is not None else self.code or 0
+
+    def describe(self) -> str:
+        if self.signal is None:
+            return f"exit code {self.code}"
+        return f"{signal_name(self.signal)}{' (core dumped)' if self.core else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerError:
+    """What a worker wrote into its error file (torch's format)."""
+
+    message: str
+    wall_time: float | None = None
+
+
+class FaultKind(Enum):
+    CRASHED = "crashed"
+    KILLED = "killed"
+    OUT_OF_MEMORY = "out of memory"
+    NOT_STARTED = "not started"
+
+
+class Blame(Enum):
+    """Who is to blame for a death, most likely first; the order decides between several deaths."""
+
+    CULPRIT = 0
+    STOPPED_WHILE_FAILING = 1
+    """We stopped it, but it had already printed a failure of its own."""
+    VICTIM = 2
+    """It failed because a peer was gone."""
+    STOPPED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One rank's death, judged. `at` in monotonic seconds; `because` is the reason shown to people."""
+
+    rank: Rank
+    node: NodeId
+    kind: FaultKind
+    blame: Blame
+    because: str
+    at: float
+    status: ExitStatus
+    pid: int | None = None
+    error: WorkerError | None = None
+    tail: str = ""
+
+
+class Strategy(Enum):
+    """What can be done about an incident. Wire spellings live at the wire."""
+
+    RECOVER = "recover"
+    EXIT = "exit"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    strategies: tuple[Strategy, ...]
+    because: str
+
+
+class SignalKind(Enum):
+    """What the controller tells the job."""
+
+    STOP_TRAIN = "stop train"
+    GLOBAL_FAULT = "global fault"
+    CHANGE_STRATEGY = "change strategy"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultReported:
+    """Report: these ranks are dead."""
+
+    ranks: tuple[Rank, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopCompleted:
+    """Report: nobody trains any more."""
+
+    code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StrategiesOffered:
+    """Report: what the job can honour now."""
+
+    strategies: tuple[Strategy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReported:
+    """Report: how the chosen strategy went; `code` 0 is success."""
+
+    code: int
+    strategy: Strategy
+
+
+Report = FaultReported | StopCompleted | StrategiesOffered | StatusReported
+
+
+class Origin(Enum):
+    """Whose exit code the launcher ends with."""
+
+    WORKERS = "workers"
+    SIGNAL = "signal"
+    LAUNCHER = "launcher"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Ranks of this node in one round, and where rank 0 listens."""
+
+    round: int
+    node_rank: NodeId
+    ranks: tuple[Rank, ...]
+    world_size: int
+    master_addr: str
+    master_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where this agent runs: its node, the host's name and how many workers it holds."""
+
+    node: NodeId
+    host: str
+    local_world: int

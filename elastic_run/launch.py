@@ -1,0 +1,256 @@
+"""The composition root: the only file that knows every package; builds, runs and tears down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastic_run.clusterd.controller import Controller
+from elastic_run.clusterd.loopback import Loopback
+from elastic_run.core.agent import Agent
+from elastic_run.core.commands import Exit, Spawn
+from elastic_run.core.vocabulary import Origin, Rank, Site
+from elastic_run.errors import ConfigError, ElasticRunError, ExitCode
+from elastic_run.observe import rundir
+from elastic_run.observe.journal import Journal
+from elastic_run.observe.rundir import RunDirectory
+from elastic_run.observe.watch import Watch
+from elastic_run.observe.words import size
+from elastic_run.plan.plan import Plan
+from elastic_run.rendezvous.environment import JobWide, worker_environment
+from elastic_run.rendezvous.static import SingleNode
+from elastic_run.supervisor import orphans, terminal, writer
+from elastic_run.supervisor.guard import Guard
+from elastic_run.supervisor.inbox import Inbox
+from elastic_run.supervisor.logs import Logs, Stream
+from elastic_run.supervisor.loop import Loop
+from elastic_run.supervisor.process import Processes
+from elastic_run.supervisor.progress import ProgressFile
+from elastic_run.supervisor.shell import Shell
+from elastic_run.supervisor.signals import Signals
+from elastic_run.supervisor.terminal import Terminal
+from elastic_run.supervisor.workers import Workers, open_standard_streams
+from elastic_run.supervisor.writer import Writer
+
+DISK_WAIT = 5.0
+"""For the file system of the run directory, at the start and at the end."""
+CONSOLE_WAIT = 5.0
+"""For a console that takes nothing, at the end."""
+GUARD_WAIT = 1.0
+
+
+def launch(plan: Plan) -> int:
+    """Run a job to its end and return the launcher's exit code. Main thread only; does not return if `leave` is left
+    to hang: threads stuck in a file system end with the process.
+
+    Raises:
+        ConfigError: an option cannot be honoured; nothing was started.
+    """
+    open_standard_streams()
+    orphans.become_subreaper()
+    code = _Launch(plan).run()
+    os._exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    scratch: str
+    run: RunDirectory | None
+    run_id: str
+
+
+class _Launch:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.job = uuid.uuid4().hex
+        self.keeps_logs = plan.workers > 1
+        self.terminal = Terminal(self._prefix(), {n: not os.isatty(fd) for n, fd in (("stdout", 1), ("stderr", 2))})
+        self.writer = Writer(self.terminal.say)
+        self.logs: Logs | None = None
+
+    def run(self) -> int:
+        where = self._places()
+        inbox = Inbox()
+        signals = Signals(self.plan.signals, lambda: self.terminal.say("Ctrl-Z is ignored: workers cannot be paused"))
+        agent = Agent(self.plan.policy, Site(0, socket.gethostname(), self.plan.workers))
+        if self.keeps_logs:
+            self._follow_logs(where)
+        watch = Watch(agent, self.terminal.say, self.writer.replace, where.run, self.keeps_logs, self._attempt(where))
+        clock = Loopback(Controller(where.run_id), inbox.post)
+        loop: Loop | None = None
+
+        def guard(leaders: Callable[[], Sequence[int]]) -> Guard:
+            def listen() -> None:
+                if loop is not None:
+                    loop.listen(processes.guard.link, processes.answered)
+
+            return Guard(self.job, self.plan.policy.stop_grace, where.scratch, listen, leaders)
+
+        processes = Processes(self.job, self._last_words, self._error_keeper(where), guard)
+        shell = Shell(
+            workers=self._workers(where, processes),
+            reporter=clock,
+            rendezvous=SingleNode(self.plan.workers, self.plan.master_port),
+            progress=ProgressFile(self.plan.progress_file, inbox.post),
+            people=watch,
+            post=inbox.post,
+        )
+        loop = Loop(agent, shell, self._journal(where, agent), processes.collect, clock)
+        loop.listen(inbox, inbox.read)
+        loop.listen(signals, signals.read)
+        loop.listen(processes.guard.link, processes.answered)
+        left = self._supervise(loop, agent)
+        return self._close(left, watch, processes, where)
+
+    # -- before
+
+    def _places(self) -> _Where:
+        """The run directory, made by the writer because its file system may hang, and the node-local scratch."""
+        name, returns = rundir.job_name(self.plan.run_id, os.environ)
+        run = self._take_run(name, returns)
+        if run is not None:
+            if run.instead_of:
+                self.terminal.say(f"{run.instead_of}; records go to {run.path}")
+            self.writer.call(lambda: rundir.index(run.path, os.environ))
+        try:
+            return _Where(_scratch(self.job), run, self.plan.run_id or name)
+        except OSError as error:
+            raise ConfigError(f"no node-local directory can be written ({error.strerror}); set TMPDIR") from error
+
+    def _take_run(self, name: str, returns: bool) -> RunDirectory | None:
+        taken: list[RunDirectory] = []
+        failed: list[OSError] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                taken.append(rundir.take(self.plan.log_dir, name, returns))
+            except OSError as error:
+                failed.append(error)
+            done.set()
+
+        self.writer.call(work)
+        if not done.wait(DISK_WAIT):
+            self.terminal.say(f"the log directory does not answer within {DISK_WAIT:g} s; going on without records")
+        if failed and self.plan.log_dir is not None:
+            reason = f"{failed[0].filename}: {failed[0].strerror}"
+            raise ConfigError(f"--log-dir {self.plan.log_dir}: cannot be written ({reason}); choose another")
+        if failed:
+            self.terminal.say(f"no run directory ({failed[0].strerror}); going on without records")
+        return taken[0] if taken else None
+
+    def _follow_logs(self, where: _Where) -> None:
+        readers = {terminal.READER: self.terminal.wake}
+        run = where.run
+        if run is not None:
+            readers[writer.READER] = self.writer.wake
+        self.logs = Logs(where.scratch, readers)
+        self.terminal.follow(self.logs)
+        if run is not None:
+            self.writer.follow(self.logs, lambda s: run.rank(s.attempt, s.rank) / f"{s.name}.log")
+
+    def _journal(self, where: _Where, agent: Agent) -> Journal:
+        run = where.run
+
+        def append(data: bytes) -> None:
+            if run is not None:
+                self.writer.append(run.events, data)
+
+        return Journal(append, agent.policy, agent.site, time.monotonic())
+
+    def _workers(self, where: _Where, processes: Processes) -> Workers:
+        threads = None
+        if self.plan.workers > 1:
+            threads = max(1, len(os.sched_getaffinity(0)) // self.plan.workers)
+        job = JobWide(where.run_id, self.plan.policy.max_restarts, threads)
+        base = dict(os.environ)
+
+        def environment(order: Spawn, mark: str, error_file: str) -> dict[str, str]:
+            return worker_environment(base, job, order, mark=mark, error_file=error_file)
+
+        attempt = self._attempt(where)
+        return Workers(
+            self.job, self.plan.argv, os.getcwd(), where.scratch, processes, self.logs, environment, attempt
+        )
+
+    # -- the parts' questions
+
+    def _attempt(self, where: _Where) -> Callable[[int], int]:
+        first = where.run.first_attempt if where.run else 0
+        return lambda restarts: first + restarts
+
+    def _last_words(self, rank: Rank, incarnation: int) -> str:
+        return self.logs.tail(rank, incarnation) if self.logs is not None else ""
+
+    def _error_keeper(self, where: _Where) -> Callable[[Rank, int, bytes], None]:
+        run = where.run
+
+        def keep(rank: Rank, number: int, said: bytes) -> None:
+            if run is not None:
+                self.writer.replace(run.rank(number, rank) / "error.json", said)
+
+        return keep
+
+    def _prefix(self) -> Callable[[Stream], bytes]:
+        wanted = self.plan.prefix == "always" or (self.plan.prefix == "auto" and self.plan.workers > 1)
+        on = {n: wanted and (self.plan.prefix == "always" or os.isatty(fd)) for n, fd in (("stdout", 1), ("stderr", 2))}
+        return lambda stream: f"[rank {stream.rank}]: ".encode() if on[stream.name] else b""
+
+    # -- run and leave
+
+    def _supervise(self, loop: Loop, agent: Agent) -> Exit:
+        """Run the loop; a bug of ours ends the job with the story, and the guard stops what still runs."""
+        try:
+            return loop.run()
+        except ElasticRunError as error:
+            because, code = str(error), error.exit_code
+        except Exception:  # whatever it is, it must be told with the story, and must not leave workers behind
+            because, code = traceback.format_exc(), ExitCode.INTERNAL
+        self.terminal.say(f"this is a bug of elastic-run; please report the lines below\n{agent.story()}\n{because}")
+        return Exit(code, Origin.LAUNCHER, because.strip().splitlines()[-1])
+
+    def _close(self, left: Exit, watch: Watch, processes: Processes, where: _Where) -> int:
+        code = min(left.code, 1) if self.plan.plain_exit_code and left.origin is Origin.WORKERS else left.code
+        lost = {
+            f"{reader} bytes": self.logs.lost(reader)
+            for reader in ((terminal.READER, writer.READER) if where.run else (terminal.READER,))
+            if self.logs is not None
+        }
+        lost["records"] = self.writer.lost_records
+        watch.close(left, code, lost)
+        self._say_what_was_lost(lost)
+        self.terminal.say(f"{left.because}" if code == 0 else f"{left.because}; exit code {code}")
+        written = self.writer.close(DISK_WAIT)
+        if not written:
+            self.terminal.say(f"the log directory does not answer; {self.writer.lost_records} records are lost")
+        self.terminal.close(CONSOLE_WAIT)
+        processes.guard.close(GUARD_WAIT)
+        return code
+
+    def _say_what_was_lost(self, lost: dict[str, int]) -> None:
+        for what, count in lost.items():
+            if count and what == "records":
+                self.terminal.say(f"{count} records could not be written")
+            elif count:
+                self.terminal.say(f"{size(count)} of output were lost ({what.removesuffix(' bytes')})")
+
+
+def _scratch(job: str) -> str:
+    """A node-local directory for spool and error files, where there is most room; the guard removes it."""
+    places = dict.fromkeys([tempfile.gettempdir(), "/dev/shm", "/tmp"])
+    usable = [p for p in places if os.access(p, os.W_OK | os.X_OK)]
+    best = max(usable, key=lambda p: shutil.disk_usage(p).free, default=tempfile.gettempdir())
+    path = Path(best) / f"elastic-run-{job}"
+    path.mkdir(mode=0o700)
+    return str(path)
+
+

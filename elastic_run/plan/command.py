@@ -1,0 +1,63 @@
+"""What each worker exec's, and whether it can: script, module or program, found out before anything is started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from elastic_run.errors import ConfigError
+
+
+def command(
+    target: str, args: Sequence[str], *, module: bool, no_python: bool, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """argv of a worker.
+
+    Raises:
+        ConfigError: there is no such script, module or program; names what was looked for.
+    """
+    if module and no_python:
+        raise ConfigError("--module and --no-python exclude each other: a module needs Python; drop one of them")
+    if no_python:
+        found = shutil.which(target)
+        if found is None:
+            raise ConfigError(f"--no-python: {target!r} is no program on PATH; give its path, as in ./{target}")
+        return (found, *args)
+    interpreter = environ.get("PYTHON_EXEC", sys.executable)
+    if module:
+        if interpreter == sys.executable:  # another interpreter knows other modules
+            _check_module(target)
+        return (interpreter, "-u", "-m", target, *args)
+    _check_script(target)
+    return (interpreter, "-u", target, *args)
+
+
+def _check_script(script: str) -> None:
+    path = Path(script)
+    if path.is_dir():
+        if not (path / "__main__.py").is_file():
+            raise ConfigError(f"script {script!r} is a directory without __main__.py; name the file to run")
+    elif not path.exists():
+        raise ConfigError(f"script {script!r} does not exist (looked in {Path.cwd()}); check the path")
+    elif not os.access(path, os.R_OK):
+        raise ConfigError(f"script {script!r} cannot be read; check its permissions")
+
+
+def _check_module(name: str) -> None:
+    """Walk down the packages without importing one: importing could load torch into the launcher."""
+    where: Sequence[str] = [str(Path.cwd()), *sys.path[1:]]
+    parts = name.split(".")
+    spec: ModuleSpec | None = None
+    for depth, part in enumerate(parts):
+        spec = PathFinder.find_spec(part, where) if part else None
+        if spec is None and depth == 0 and part in (*sys.builtin_module_names, *sys.stdlib_module_names):
+            return
+        if spec is None:
+            raise ConfigError(f"--module: there is no module {'.'.join(parts[: depth + 1])!r}; check name and PYTHONPATH")
+        where = list(spec.submodule_search_locations or ())
+    if where and PathFinder.find_spec("__main__", where) is None:
+        raise ConfigError(f"--module: {name!r} is a package without __main__.py; name the module to run")

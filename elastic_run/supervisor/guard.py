@@ -1,0 +1,115 @@
+"""The launcher's side of its guard: keeps one alive, asks it for workers, hears its answers as facts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from elastic_run.errors import PlatformError
+from elastic_run.supervisor import guard_main, orphans
+
+MAX_REPLACED = 20
+"""More guards than this dying in one job is no accident."""
+
+
+def worker_mark(job: str, key: int) -> str:
+    """Mark of what one start of one worker brought about, beside the mark of its job."""
+    return f"{job}.{key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The guard's answer to a request: a pid, or 0 and why not."""
+
+    key: int
+    pid: int
+    error: str
+
+
+@dataclass(slots=True)
+class Guard:
+    """`job`: the mark to look for. `grace` in seconds. `scratch` is removed when all is over."""
+
+    job: str
+    grace: float
+    scratch: str
+    on_change: Callable[[], None]
+    """Called when `link` is a new socket: the loop must listen to it."""
+    leaders: Callable[[], Sequence[int]]
+    link: socket.socket = field(init=False)
+    process: subprocess.Popen[bytes] = field(init=False)
+    waiting: dict[int, tuple[dict[str, object], tuple[int, ...]]] = field(default_factory=dict)
+    replaced: int = 0
+
+    def __post_init__(self) -> None:
+        self._exec()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def spawn(
+        self, key: int, argv: Sequence[str], env: Mapping[str, str], cwd: str, fds: tuple[int, int, int]
+    ) -> None:
+        """Ask for a worker; `Started` comes back from `read()`. The descriptors stay open until then."""
+        request = {"id": key, "argv": list(argv), "env": dict(env), "cwd": cwd}
+        self.waiting[key] = (request, fds)
+        self._send(request, fds)
+
+    def read(self) -> list[Started] | None:
+        """Answers that have come. None: the guard ended the job because this launcher was frozen."""
+        answer, _ = guard_main.receive(self.link)
+        if answer is None:
+            return []  # it is dead; its exit is seen by whoever reaps
+        if "stopped" in answer:
+            return None
+        self.waiting.pop(answer["id"], None)
+        return [Started(answer["id"], answer["pid"], answer["error"])]
+
+    def died(self, status: int) -> None:
+        """It was reaped: start another, and ask that one for what is unanswered."""
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.replaced += 1
+        if self.replaced > MAX_REPLACED:
+            raise PlatformError(f"the guard process died {self.replaced} times; something kills it")
+        self.link.close()
+        for key in self.waiting:  # what the dead one may have started without saying so
+            for pid in orphans.ours(worker_mark(self.job, key)):
+                orphans.send(pid, signal.SIGKILL)
+        self._exec()
+        self._send({"leaders": list(self.leaders())}, ())
+        for request, fds in self.waiting.values():
+            self._send(request, fds)
+        self.on_change()
+
+    def close(self, wait: float) -> None:
+        """Let it finish: it looks for leftovers once more, removes the scratch directory and exits."""
+        self.link.close()
+        try:
+            self.process.wait(wait)
+        except subprocess.TimeoutExpired:
+            pass  # it goes on cleaning up without us: that is what it is for
+
+    def _exec(self) -> None:
+        ours, its = socket.socketpair()
+        argv = [sys.executable, "-I", "-S", guard_main.__file__, str(its.fileno()), self.job, str(os.getpid())]
+        self.process = subprocess.Popen(
+            [*argv, str(self.grace), self.scratch],
+            pass_fds=(its.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        its.close()
+        self.link = ours
+
+    def _send(self, request: dict[str, object], fds: tuple[int, ...]) -> None:
+        try:
+            guard_main.send(self.link, request, list(fds))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it has just died; `died` asks the next one again

@@ -1,0 +1,193 @@
+"""The guard, exec'ed by file path: starts cold workers, and stops the job's processes when the launcher is gone.
+
+One thread, stdlib only. It holds one end of a socket whose other end only the launcher has: end of file means that the
+launcher has ended, by whatever cause. A launcher that is stopped (SIGSTOP) is seen in /proc. The parent's side, with
+the messages, is guard.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+from typing import Any, NoReturn
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from elastic_run.supervisor import orphans  # noqa: E402  (run by path, isolated: the package is not on sys.path yet)
+
+LOOK_EVERY = 0.8
+"""Seconds between two looks at a silent launcher: a frozen one is noticed within one second."""
+CONFIRM_AFTER = 0.1
+EXEC_WAIT_MS = 10_000
+ADOPTION_WAIT = 5.0
+KILL_BOUND = 30.0
+OUR_IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+
+
+class Guard:
+    def __init__(self, link: socket.socket, job: str, launcher: int, grace: float, scratch: str) -> None:
+        self.link, self.job, self.launcher, self.grace, self.scratch = link, job, launcher, grace, scratch
+        self.leaders: list[int] = []
+        self.inherited = {number: signal.getsignal(number) for number in OUR_IGNORED}
+        for number in OUR_IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+
+    def run(self) -> None:
+        """Serve the launcher until it is gone, then see that nothing of the job is left."""
+        poll = select.poll()
+        poll.register(self.link, select.POLLIN)
+        stopped = False
+        while True:
+            if poll.poll(LOOK_EVERY * 1000):
+                request, fds = receive(self.link)
+                if request is None:
+                    break
+                self.obey(request, fds)
+            elif not stopped and self.frozen():
+                stopped = True
+                self.tell({"stopped": True})
+                self.stop("is suspended (SIGSTOP)", armed=False)
+        self.stop("has ended without stopping its workers", armed=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def obey(self, request: dict[str, Any], fds: list[int]) -> None:
+        if "leaders" in request:
+            self.leaders += request["leaders"]
+            return
+        pid, error = self.spawn(request, fds)
+        for fd in fds:
+            os.close(fd)
+        if pid:
+            self.leaders.append(pid)
+        self.tell({"id": request["id"], "pid": pid, "error": error})
+
+    def tell(self, answer: dict[str, Any]) -> None:
+        try:
+            send(self.link, answer)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the launcher has ended; the next poll says so
+
+    def frozen(self) -> bool:
+        """Stopped, and still stopped a moment later."""
+        for pause in (CONFIRM_AFTER, 0.0):
+            stat = orphans.stat_of(self.launcher)
+            if stat is None or stat[0] != "T":
+                return False
+            time.sleep(pause)
+        return True
+
+    def spawn(self, request: dict[str, Any], fds: list[int]) -> tuple[int, str]:
+        """Fork twice, so that the worker is adopted by the launcher: its direct child, with true exit status."""
+        read, write = os.pipe()
+        middle = os.fork()
+        if middle == 0:
+            if os.fork() == 0:
+                self.become(request, fds, write)
+            os._exit(0)
+        os.close(write)
+        os.waitpid(middle, 0)  # only after this is the launcher the parent
+        said = b""
+        poll = select.poll()
+        poll.register(read, select.POLLIN)
+        while poll.poll(EXEC_WAIT_MS) and (chunk := os.read(read, 4096)):
+            said += chunk
+        os.close(read)
+        pid, _, error = said.decode(errors="replace").partition("\n")
+        return int(pid or 0), error
+
+    def become(self, request: dict[str, Any], fds: list[int], status: int) -> NoReturn:
+        """In the grandchild: turn into the worker. An error goes through `status`, which exec closes."""
+        os.write(status, f"{os.getpid()}\n".encode())
+        try:
+            os.setsid()
+            for number, handler in self.inherited.items():
+                signal.signal(number, handler)
+            # Armed before the adoption it would fire when the middle process exits, so the parent is awaited first
+            # and looked at once more after arming: a launcher that died in between sends nothing.
+            until = time.monotonic() + ADOPTION_WAIT
+            while os.getppid() != self.launcher:
+                if time.monotonic() > until:
+                    raise OSError(0, "not adopted by the launcher")
+                time.sleep(0.0002)
+            orphans.signal_at_parent_death(signal.SIGTERM)
+            if os.getppid() != self.launcher:
+                os._exit(1)
+            os.chdir(request["cwd"])
+            for target, fd in enumerate(fds):
+                os.dup2(fd, target)
+            if select.select([status], [status], [], 0)[0]:
+                os._exit(1)  # nobody reads it: the guard was killed, and its successor starts this worker
+            env = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
+            os.execvpe(request["argv"][0], request["argv"], env)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else f"{request['argv'][0]}: "
+            os.write(status, f"{where}{error.strerror}".encode(errors="replace"))
+        os._exit(127)
+
+    def stop(self, why: str, *, armed: bool) -> None:
+        """SIGTERM, the grace, SIGKILL for all that is ours. `armed`: workers heard SIGTERM from the kernel already."""
+        found = orphans.ours(self.job, self.leaders)
+        if not found:
+            return
+        self.say(f"the launcher (pid {self.launcher}) {why}; its guard stops {len(found)} process(es)")
+        told = frozenset(self.leaders) if armed else frozenset()
+        for pid in found:
+            if pid not in told:
+                orphans.send(pid, signal.SIGTERM)
+        soft, hard = time.monotonic() + self.grace, time.monotonic() + self.grace + KILL_BOUND
+        pause = 0.01
+        while (found := orphans.ours(self.job, self.leaders)) and time.monotonic() < hard:
+            if time.monotonic() >= soft:
+                for pid in found:
+                    orphans.send(pid, signal.SIGKILL)
+                pause = 0.01
+            time.sleep(min(pause, max(0.001, soft - time.monotonic())))
+            pause = min(pause * 2, 0.25)
+
+    def say(self, text: str) -> None:
+        """One line on stderr, unless nobody reads there."""
+        poll = select.poll()
+        poll.register(2, select.POLLOUT)
+        if any(event & select.POLLOUT for _, event in poll.poll(0)):
+            try:
+                os.write(2, f"elastic-run: {text}\n".encode())
+            except OSError:
+                pass  # the console is gone with the launcher
+
+
+def send(link: socket.socket, message: dict[str, Any], fds: list[int] | None = None) -> None:
+    """A message is a length of 8 hex digits and JSON; descriptors ride on its first byte."""
+    data = json.dumps(message).encode()
+    frame = b"%08x" % len(data) + data
+    sent = socket.send_fds(link, [frame], fds) if fds else link.send(frame)
+    if sent < len(frame):
+        link.sendall(frame[sent:])
+
+
+def receive(link: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """The next message and its descriptors; None at end of file."""
+    try:
+        head, fds, _, _ = socket.recv_fds(link, 8, 8)
+        while 0 < len(head) < 8:
+            head += link.recv(8 - len(head)) or b"0" * 8
+        data, left = [], int(head or b"0", 16)
+        while left and (chunk := link.recv(min(left, 1 << 20))):
+            data.append(chunk)
+            left -= len(chunk)
+    except ConnectionResetError:
+        return None, []
+    if not head or left:
+        return None, fds
+    message: dict[str, Any] = json.loads(b"".join(data))
+    return message, fds
+
+
+if __name__ == "__main__":
+    fd, job_id, pid, seconds, directory = sys.argv[1:]
+    Guard(socket.socket(fileno=int(fd)), job_id, int(pid), float(seconds), directory).run()

@@ -1,0 +1,143 @@
+"""Logs: workers write straight into node-local spool files; this follows them for those who copy or show.
+
+No pipe lies between a worker and us: a slow reader cannot stall it, our death cannot SIGPIPE it, and a full or hung
+log file system is not its concern. What all readers have taken is cut out of the spool (hole punching); a reader that
+lags behind by more than LAG_LIMIT loses the oldest bytes, which are counted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+from elastic_run.core.vocabulary import Rank
+
+LAG_LIMIT = 64 << 20
+CUT_STEP = 1 << 20
+TAIL = 16 << 10
+"""Bytes at the end of each stream that are always kept, for the failure box."""
+PAGE = 4096
+_IN_MODIFY = 0x2
+_PUNCH_HOLE_KEEP_SIZE = 0x3
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+
+@dataclass(slots=True)
+class Stream:
+    """One worker's stdout or stderr. `taken[reader]` is how far each reader has come, in bytes."""
+
+    rank: Rank
+    incarnation: int
+    attempt: int
+    name: str
+    file: FileIO
+    """Closed when the last thread lets go of it."""
+    taken: dict[str, int]
+    lost: dict[str, int]
+    size: int = 0
+    cut: int = 0
+    ended: bool = False
+    """Nothing more will be written."""
+
+    def measure(self) -> None:
+        self.size = os.fstat(self.file.fileno()).st_size
+
+    def read(self, reader: str, limit: int) -> tuple[int, bytes]:
+        """The next bytes for `reader` and their place."""
+        at = self.taken[reader]
+        return at, os.pread(self.file.fileno(), min(limit, max(0, self.size - at)), at)
+
+    def took(self, reader: str, at: int, count: int, lost: int = 0) -> None:
+        """`reader` is done with `count` bytes from `at`, `lost` of which reached nobody."""
+        self.lost[reader] += lost
+        if self.taken[reader] == at:  # else it was moved on meanwhile because it lagged
+            self.taken[reader] = at + count
+
+    @property
+    def finished(self) -> bool:
+        return self.ended and all(at >= self.size for at in self.taken.values())
+
+
+class Logs:
+    """`readers` name who copies or shows; each is woken through its function when there is something new."""
+
+    def __init__(self, spool: str, readers: dict[str, Callable[[], None]]) -> None:
+        self._spool = spool
+        self._readers = readers
+        self._lock = threading.Lock()
+        self._streams: list[Stream] = []
+        self._lost_before = dict.fromkeys(readers, 0)
+        self._inotify = _libc.inotify_init1(os.O_CLOEXEC)
+        if self._inotify < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1: raise fs.inotify.max_user_instances")
+        threading.Thread(target=self._follow, name="logs", daemon=True).start()
+
+    def open(self, rank: Rank, incarnation: int, attempt: int) -> tuple[int, int]:
+        """Descriptors for a new worker's stdout and stderr. The rank's earlier streams have ended."""
+        return self._open(rank, incarnation, attempt, "stdout"), self._open(rank, incarnation, attempt, "stderr")
+
+    def _open(self, rank: Rank, incarnation: int, attempt: int, name: str) -> int:
+        path = Path(self._spool) / f"{rank}.{incarnation}.{name}"
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        if _libc.inotify_add_watch(self._inotify, os.fsencode(path), _IN_MODIFY) < 0:
+            raise OSError(ctypes.get_errno(), "inotify_add_watch: raise fs.inotify.max_user_watches", str(path))
+        path.unlink()  # nothing is left behind, however we end
+        zero = dict.fromkeys(self._readers, 0)
+        with self._lock:
+            for old in self._streams:
+                old.ended = old.ended or (old.rank, old.name) == (rank, name)
+            self._streams.append(Stream(rank, incarnation, attempt, name, FileIO(fd, "r+"), zero, dict(zero)))
+        return fd
+
+    def streams(self) -> list[Stream]:
+        """Those that may hold something unread, sizes up to date."""
+        with self._lock:
+            for stream in self._streams:
+                stream.measure()
+            for stream in [s for s in self._streams if s.finished]:
+                self._streams.remove(stream)
+                for reader, lost in stream.lost.items():
+                    self._lost_before[reader] += lost
+            return list(self._streams)
+
+    def tail(self, rank: Rank, incarnation: int) -> str:
+        """The end of that worker's stderr, at most TAIL bytes."""
+        with self._lock:
+            for stream in self._streams:
+                if (stream.rank, stream.incarnation, stream.name) == (rank, incarnation, "stderr"):
+                    stream.measure()
+                    start = max(0, stream.size - TAIL)
+                    return os.pread(stream.file.fileno(), TAIL, start).decode(errors="replace")
+        return ""
+
+    def lost(self, reader: str) -> int:
+        """Bytes that `reader` has lost so far."""
+        with self._lock:
+            return self._lost_before[reader] + sum(s.lost[reader] for s in self._streams)
+
+    def _follow(self) -> None:
+        """Thread: wait for writes, bound the backlog, wake the readers."""
+        while True:
+            os.read(self._inotify, 1 << 16)
+            for stream in self.streams():
+                self._bound(stream)
+            for wake in self._readers.values():
+                wake()
+
+    def _bound(self, stream: Stream) -> None:
+        for reader, at in stream.taken.items():
+            lag = stream.size - at
+            if lag > LAG_LIMIT:
+                skip = lag - LAG_LIMIT // 2
+                stream.took(reader, at, skip, lost=skip)
+        keep = min([*stream.taken.values(), max(0, stream.size - TAIL)]) // PAGE * PAGE
+        if keep - stream.cut >= CUT_STEP:
+            # Where the file system cannot punch holes the spool grows as an ordinary log file would.
+            _libc.fallocate(stream.file.fileno(), _PUNCH_HOLE_KEEP_SIZE, stream.cut, keep - stream.cut)
+            stream.cut = keep

@@ -1,0 +1,73 @@
+"""Loop.run(): select, collect facts, agent.handle, shell.execute. Idle it does not wake at all."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from elastic_run.core.agent import Agent
+from elastic_run.core.commands import Command, Exit
+from elastic_run.core.events import Event, Tick
+from elastic_run.supervisor.shell import Shell
+
+
+class Journal(Protocol):
+    def fact(self, fact: Event, at: float) -> None: ...
+    def orders(self, orders: list[Command], at: float) -> None: ...
+
+
+class Clock(Protocol):
+    """A port with a deadline of its own, such as the embedded controller."""
+
+    def deadline(self) -> float | None: ...
+    def tick(self) -> None: ...
+
+
+class Source(Protocol):
+    def fileno(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Loop:
+    agent: Agent
+    shell: Shell
+    journal: Journal
+    collect: Callable[[], list[Event]]
+    clock: Clock
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+
+    def listen(self, source: Source | int, read: Callable[[], list[Event]]) -> None:
+        self.selector.register(source, selectors.EVENT_READ, read)
+
+    def run(self) -> Exit:
+        """Until the agent orders to leave; times are CLOCK_MONOTONIC in seconds."""
+        at = time.monotonic()
+        self._obey(self.agent.start(at), at)
+        while self.shell.left is None:
+            facts: list[Event] = []
+            for key, _ in self.selector.select(self._patience()):
+                facts += key.data()
+            facts += self.collect()
+            self._tick_clock()
+            for fact in facts or [Tick()]:
+                at = time.monotonic()
+                self.journal.fact(fact, at)
+                self._obey(self.agent.handle(fact, at), at)
+        return self.shell.left
+
+    def _obey(self, orders: list[Command], at: float) -> None:
+        if orders:
+            self.journal.orders(orders, at)
+            self.shell.execute(orders)
+
+    def _patience(self) -> float | None:
+        times = [t for t in (self.agent.deadline(), self.clock.deadline()) if t is not None]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _tick_clock(self) -> None:
+        due = self.clock.deadline()
+        if due is not None and time.monotonic() >= due:
+            self.clock.tick()

@@ -1,0 +1,110 @@
+"""Which processes are ours, and what the kernel can tell of them. Stdlib only: the guard uses this too.
+
+Ours is what carries the job's mark in its environment, and what stayed in a session that a worker of ours leads.
+A job's mark is a path of ids, outermost launcher first, so that a launcher also knows what a nested one started.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable
+
+MARK = "ELASTIC_RUN_JOB"
+_MARK_PREFIX = MARK.encode() + b"="
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def become_subreaper() -> None:
+    """Orphaned descendants become our children instead of init's (PR_SET_CHILD_SUBREAPER)."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def signal_at_parent_death(signum: int) -> None:
+    """The kernel sends us `signum` when the parent thread dies (PR_SET_PDEATHSIG); survives exec, not fork."""
+    _prctl(_PR_SET_PDEATHSIG, signum)
+
+
+def stat_of(pid: int) -> tuple[str, int, int] | None:
+    """State letter, parent and session from /proc/PID/stat; None if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b") ")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return fields[0].decode(), int(fields[1]), int(fields[3])
+
+
+def is_marked(pid: int, job: str) -> bool:
+    """Whether the environment that `pid` was started with names the job. False if we may not read it."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+    wanted = job.encode()
+    return any(e.startswith(_MARK_PREFIX) and wanted in e[len(_MARK_PREFIX) :].split(b":") for e in entries)
+
+
+def ours(job: str, leaders: Iterable[int] = ()) -> list[int]:
+    """Pids of living processes of the job, in no order; `leaders` are the workers' session ids.
+
+    Only this user's processes are looked at. A zombie has no environment and does not count.
+    """
+    uid, me, sessions = os.getuid(), os.getpid(), frozenset(leaders)
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == me:
+            continue
+        pid = int(name)
+        try:
+            if os.stat(f"/proc/{pid}").st_uid != uid:
+                continue
+        except FileNotFoundError:
+            continue
+        if is_marked(pid, job) or (sessions and _lives_in(pid, sessions)):
+            found.append(pid)
+    return found
+
+
+def _lives_in(pid: int, sessions: frozenset[int]) -> bool:
+    stat = stat_of(pid)
+    return stat is not None and stat[2] in sessions and stat[0] not in "ZX"
+
+
+def send(pid: int, signum: int) -> None:
+    """kill(2); a process that has just gone is no error."""
+    try:
+        os.kill(pid, signum)
+    except ProcessLookupError:
+        pass
+
+
+def send_group(leader: int, signum: int) -> None:
+    """killpg(2); falls back to the process where it has no group of its own any more."""
+    try:
+        os.killpg(leader, signum)
+    except ProcessLookupError:
+        send(leader, signum)
+
+
+def children_of_me() -> list[int]:
+    """Pids of our children, adopted ones included."""
+    found: list[int] = []
+    tasks = "/proc/self/task"
+    try:
+        for task in os.listdir(tasks):
+            with open(f"{tasks}/{task}/children") as file:
+                found += [int(pid) for pid in file.read().split()]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN, or a thread that has just ended
+        me = os.getpid()
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        found = [pid for pid in pids if (stat := stat_of(pid)) is not None and stat[1] == me]
+    return found

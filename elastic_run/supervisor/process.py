@@ -1,0 +1,168 @@
+"""Processes: the workers' lives as the kernel tells them; start, signal, reap, exit status, error file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elastic_run.core.events import Event, LauncherFrozen, SpawnFailed, Swept, WorkerExited, WorkerStarted
+from elastic_run.core.vocabulary import ExitStatus, Rank, WorkerError
+from elastic_run.supervisor import oom, orphans
+from elastic_run.supervisor.guard import Guard
+
+ERROR_FILE_LIMIT = 1 << 20
+
+
+@dataclass(slots=True)
+class Running:
+    rank: Rank
+    incarnation: int
+    attempt: int
+    error_file: str
+    oom_file: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What is exec'ed for one worker. `fds` become its stdin, stdout and stderr."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    fds: tuple[int, int, int]
+    attempt: int
+    error_file: str
+
+
+class Processes:
+    """Main thread only.
+
+    `last_words(rank, incarnation)` gives the end of a worker's stderr; `keep_error(rank, attempt, content)` takes its error file.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        last_words: Callable[[Rank, int], str],
+        keep_error: Callable[[Rank, int, bytes], None],
+        make_guard: Callable[[Callable[[], Sequence[int]]], Guard],
+    ) -> None:
+        self._job = job
+        self._last_words = last_words
+        self._keep_error = keep_error
+        self._running: dict[int, Running] = {}
+        self._asked: dict[int, tuple[Rank, int, Start]] = {}
+        self._latest: dict[Rank, int] = {}
+        self._keys = 0
+        self.guard = make_guard(lambda: list(self._latest.values()))
+
+    def next_key(self) -> int:
+        """A number for the next start; the worker's mark carries it."""
+        self._keys += 1
+        return self._keys
+
+    def start(self, key: int, rank: Rank, incarnation: int, start: Start) -> None:
+        self._asked[key] = (rank, incarnation, start)
+        self.guard.spawn(key, start.argv, start.env, start.cwd, start.fds)
+
+    def answered(self) -> list[Event]:
+        """What the guard says about starts that were asked for."""
+        answers = self.guard.read()
+        if answers is None:
+            return [LauncherFrozen()]
+        facts: list[Event] = []
+        for answer in answers:
+            rank, incarnation, start = self._asked.pop(answer.key)
+            if answer.error or not answer.pid:
+                facts.append(SpawnFailed(rank, incarnation, answer.error or "the guard could not fork"))
+            else:
+                oom_file = oom.counter_file(answer.pid)
+                self._running[answer.pid] = Running(
+                    rank, incarnation, start.attempt, start.error_file, oom_file
+                )
+                self._latest[rank] = answer.pid
+                facts.append(WorkerStarted(rank, incarnation, answer.pid, oom.read_counter(oom_file)))
+        return facts
+
+    def kill(self, rank: Rank, incarnation: int, signum: int) -> None:
+        """Signal the worker's process group. A pid that is not reaped yet cannot have been reused."""
+        for pid, worker in self._running.items():
+            if (worker.rank, worker.incarnation) == (rank, incarnation):
+                orphans.send_group(pid, signum)
+
+    def sweep(self, seq: int, signum: int) -> Swept:
+        """Signal whatever of the job still lives; to be called when no worker does."""
+        found = orphans.ours(self._job, self._latest.values())
+        for pid in found:
+            orphans.send(pid, signum)
+        return Swept(seq, len(found))
+
+    def collect(self) -> list[Event]:
+        """Reap who has ended: workers, the guard, and strangers that the kernel gave us to adopt."""
+        facts: list[Event] = [self._exited(pid, s) for pid in list(self._running) if (s := _reap(pid)) is not None]
+        status = _reap(self.guard.pid)
+        if status is not None:
+            self.guard.died(status)
+        if not self._asked:  # a start that is not answered yet may be among the unknown children
+            while self._reap_strangers():
+                pass
+        return facts
+
+    def _reap_strangers(self) -> bool:
+        known = {*self._running, self.guard.pid}
+        return any([_reap(pid) is not None for pid in orphans.children_of_me() if pid not in known])
+
+    def _exited(self, pid: int, status: int) -> WorkerExited:
+        worker = self._running.pop(pid)
+        said = read_error_file(worker.error_file)
+        if said:
+            self._keep_error(worker.rank, worker.attempt, said)
+        return WorkerExited(
+            worker.rank,
+            worker.incarnation,
+            _exit_status(status),
+            parse_error(said),
+            self._last_words(worker.rank, worker.incarnation),
+            oom.read_counter(worker.oom_file),
+        )
+
+
+def _reap(pid: int) -> int | None:
+    """Wait status of `pid` if it has ended; never waits, never touches another child's status."""
+    try:
+        done, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return status if done else None
+
+
+def _exit_status(status: int) -> ExitStatus:
+    if os.WIFSIGNALED(status):
+        return ExitStatus(signal=os.WTERMSIG(status), core=os.WCOREDUMP(status))
+    return ExitStatus(code=os.WEXITSTATUS(status))
+
+
+def read_error_file(path: str) -> bytes:
+    """What the worker wrote into its error file; empty if there is none that may be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with os.fdopen(fd, "rb") as file:
+        return file.read(ERROR_FILE_LIMIT) or b""
+
+
+def parse_error(data: bytes) -> WorkerError | None:
+    """An error file in torch's format; None where the content is torn, foreign or hostile."""
+    try:
+        said: Any = json.loads(data)["message"]
+        if isinstance(said, dict):
+            stamp = said.get("extraInfo", {}).get("timestamp")
+            return WorkerError(str(said["message"]), None if stamp is None else float(stamp))
+        return WorkerError(str(said))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None

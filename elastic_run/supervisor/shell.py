@@ -1,0 +1,97 @@
+"""Shell.execute(): one `match` over Command. It has no memory but the order to leave; its ports are Protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from elastic_run.core.commands import (
+    BeginRendezvous,
+    Call,
+    Command,
+    Exit,
+    Explain,
+    Kill,
+    Mark,
+    Note,
+    ReadProgress,
+    Spawn,
+    Sweep,
+)
+from elastic_run.core.events import Event, RendezvousFinished, SpawnFailed, Swept
+from elastic_run.core.vocabulary import Rank
+
+
+class Reporter(Protocol):
+    """The way to the controller, ClusterD or embedded."""
+
+    def send(self, call: Call) -> None: ...
+
+
+class Rendezvous(Protocol):
+    def begin(self, round: int) -> RendezvousFinished: ...
+
+
+class Workers(Protocol):
+    def spawn(self, order: Spawn) -> None: ...
+    def kill(self, rank: Rank, incarnation: int, signum: int) -> None: ...
+    def sweep(self, seq: int, signum: int) -> Swept: ...
+
+
+class Progress(Protocol):
+    """Looks at the progress file without blocking; a ProgressRead is posted later."""
+
+    def look(self, seq: int) -> None: ...
+
+
+class People(Protocol):
+    """Whoever watches."""
+
+    def note(self, order: Note) -> None: ...
+    def explain(self, order: Explain) -> None: ...
+    def mark(self, order: Mark) -> None: ...
+
+
+@dataclass(slots=True)
+class Shell:
+    workers: Workers
+    reporter: Reporter
+    rendezvous: Rendezvous
+    progress: Progress
+    people: People
+    post: Callable[[Event], None]
+    left: Exit | None = None
+    """The order to leave, once it is given."""
+
+    def execute(self, orders: list[Command]) -> None:
+        for order in orders:
+            self._execute(order)
+
+    def _execute(self, order: Command) -> None:
+        match order:
+            case Spawn():
+                try:
+                    self.workers.spawn(order)
+                except OSError as error:
+                    self.post(SpawnFailed(order.rank, order.incarnation, str(error)))
+            case Kill():
+                self.workers.kill(order.rank, order.incarnation, order.signum)
+            case Sweep():
+                self.post(self.workers.sweep(order.seq, order.signum))
+            case BeginRendezvous():
+                self.post(self.rendezvous.begin(order.round))
+            case Call():
+                self.reporter.send(order)
+            case ReadProgress():
+                self.progress.look(order.seq)
+            case Note():
+                self.people.note(order)
+            case Explain():
+                self.people.explain(order)
+            case Mark():
+                self.people.mark(order)
+            case Exit():
+                self.left = order
+            case _:
+                assert_never(order)

@@ -1,0 +1,152 @@
+"""The one thread that writes to the launcher's stdout and stderr: our own lines, and the workers' output.
+
+A console that is closed or never read costs what would have been shown there, counted, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from elastic_run.supervisor.logs import Logs, Stream
+
+READER = "console"
+CHUNK = 1 << 20
+LONGEST_LINE = 16 << 20
+PARTIAL_AFTER = 0.2
+"""Seconds after which a line without its end (a progress bar, a prompt) is shown on a terminal."""
+OURS_LIMIT = 10_000
+"""Lines of our own that wait for a console nobody reads."""
+
+
+class Terminal:
+    """`prefix(stream)` is what stands before each line; `whole_lines`: never show a line before its end."""
+
+    def __init__(self, prefix: Callable[[Stream], bytes], whole_lines: dict[str, bool]) -> None:
+        self._prefix = prefix
+        self._whole_lines = whole_lines
+        self._fds = {"stdout": 1, "stderr": 2}
+        self._closed: set[str] = set()
+        self._ours: deque[str] = deque()
+        self._logs: Logs | None = None
+        self._unfinished: tuple[Stream, str] | None = None
+        """Whose line stands without its end on the console."""
+        self._since: dict[int, float] = {}
+        self._wake = threading.Event()
+        self._closing = False
+        self._moved = 0
+        """Grows with every write that returned: tells a slow console from a stuck one."""
+        self.lost_lines = 0
+        self._thread = threading.Thread(target=self._run, name="terminal", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def follow(self, logs: Logs) -> None:
+        self._logs = logs
+
+    def say(self, text: str) -> None:
+        """A line of our own on stderr, behind the output that workers have written before."""
+        if len(self._ours) >= OURS_LIMIT:
+            self.lost_lines += 1
+            return
+        self._ours.append(text)
+        self._wake.set()
+
+    def close(self, patience: float) -> bool:
+        """Show what is left; False if the console took nothing for `patience` seconds."""
+        self._closing = True
+        self._wake.set()
+        moved = -1
+        while self._thread.is_alive() and moved != self._moved:
+            moved = self._moved
+            self._thread.join(patience)
+        self.lost_lines += len(self._ours)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        partial = False
+        while True:
+            self._wake.wait(PARTIAL_AFTER if partial else None)
+            self._wake.clear()
+            closing = self._closing
+            ours, count = list(self._ours), len(self._ours)
+            partial = self._show_workers(closing)
+            if ours:
+                text = "".join(f"elastic-run: {line}\n" for entry in ours for line in entry.splitlines())
+                if not self._write("stderr", self._line_break() + text.encode(errors="replace")):
+                    self.lost_lines += count
+                for _ in range(count):
+                    self._ours.popleft()
+            if closing:
+                return
+
+    def _show_workers(self, closing: bool) -> bool:
+        """Show whole lines of all workers in turn; True if some line still waits for its end."""
+        waiting = False
+        more = True
+        while more:
+            more, waiting = False, False
+            for stream in self._logs.streams() if self._logs else []:
+                at, data = stream.read(READER, CHUNK)
+                shown = self._ready(stream, data, closing)
+                if shown:
+                    ok = self._write(stream.name, self._framed(stream, shown))
+                    stream.took(READER, at, len(shown), lost=0 if ok else len(shown))
+                    more = True
+                elif data:
+                    waiting = waiting or not self._whole_lines[stream.name]
+        return waiting
+
+    def _ready(self, stream: Stream, data: bytes, closing: bool) -> bytes:
+        """As much of `data` as may be shown now."""
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        key = id(stream)
+        if end or not data:
+            self._since.pop(key, None)
+            return data[:end]
+        if len(data) >= CHUNK:  # a very long line: look further for its end
+            _, data = stream.read(READER, LONGEST_LINE)
+            end = data.find(b"\n") + 1
+            return data[:end] if end else data if len(data) >= LONGEST_LINE or closing else b""
+        if closing or stream.ended:
+            return data
+        since = self._since.setdefault(key, time.monotonic())
+        if self._whole_lines[stream.name] or time.monotonic() - since < PARTIAL_AFTER:
+            return b""
+        return data
+
+    def _framed(self, stream: Stream, data: bytes) -> bytes:
+        """With prefixes at line starts, and a line break where another stream's line stands unfinished."""
+        goes_on = self._unfinished is not None and self._unfinished[0] is stream
+        start = b"" if goes_on else self._line_break()
+        self._unfinished = None if data.endswith((b"\n", b"\r")) else (stream, stream.name)
+        prefix = self._prefix(stream)
+        if not prefix:
+            return start + data
+        body = data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]
+        return start + (b"" if goes_on else prefix) + body
+
+    def _line_break(self) -> bytes:
+        broken, self._unfinished = self._unfinished, None
+        return b"\n" if broken and not self._whole_lines[broken[1]] else b""
+
+    def _write(self, name: str, data: bytes) -> bool:
+        """All of `data`, or False once the console is closed."""
+        if name in self._closed:
+            return False
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._fds[name], view) :]
+            except BlockingIOError:  # somebody else made it non-blocking
+                time.sleep(0.05)
+            except OSError:
+                self._closed.add(name)
+                return False
+            self._moved += 1
+        return True

@@ -1,0 +1,55 @@
+"""Workers: what starting a rank takes: command, environment, streams and files, handed to Processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from elastic_run.core.commands import Spawn
+from elastic_run.core.events import Swept
+from elastic_run.core.vocabulary import Rank
+from elastic_run.supervisor.guard import worker_mark
+from elastic_run.supervisor.logs import Logs
+from elastic_run.supervisor.process import Processes, Start
+
+
+@dataclass(slots=True)
+class Workers:
+    """`environment(order, mark, error_file)` is the worker's whole environment. Without `logs` it has our own streams."""
+
+    job: str
+    argv: Sequence[str]
+    cwd: str
+    scratch: str
+    processes: Processes
+    logs: Logs | None
+    environment: Callable[[Spawn, str, str], Mapping[str, str]]
+    attempt: Callable[[int], int]
+    """Number of the attempt, for the logs, from the count of restarts."""
+
+    def spawn(self, order: Spawn) -> None:
+        key = self.processes.next_key()
+        error_file = f"{self.scratch}/{order.rank}.{order.incarnation}.error.json"
+        attempt = self.attempt(order.restarts)
+        out, err = (1, 2)
+        if self.logs is not None:
+            out, err = self.logs.open(order.rank, order.incarnation, attempt)
+        env = self.environment(order, f"{self.job}:{worker_mark(self.job, key)}", error_file)
+        start = Start(self.argv, env, self.cwd, (0, out, err), attempt, error_file)
+        self.processes.start(key, order.rank, order.incarnation, start)
+
+    def kill(self, rank: Rank, incarnation: int, signum: int) -> None:
+        self.processes.kill(rank, incarnation, signum)
+
+    def sweep(self, seq: int, signum: int) -> Swept:
+        return self.processes.sweep(seq, signum)
+
+
+def open_standard_streams() -> None:
+    """Give 0, 1 and 2 something where the caller had closed them, so that no file of ours takes their place."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)

@@ -1,0 +1,32 @@
+"""Runs the suite tier by tier and prints the seconds of each; the first failing tier ends it with its code."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TIERS = {
+    "pure": ["tests/core", "tests/wire", "tests/scenarios", "tests/plan", "tests/observe", "tests/test_architecture.py"],
+    "simulation": ["tests/sim"],
+    "command line": ["tests/cli"],
+    "processes": ["tests/process"],
+    "spike": ["tests/spike"],
+}
+TOP = Path(__file__).parent.parent
+
+
+def main() -> int:
+    seconds = {}
+    for tier, paths in TIERS.items():
+        began = time.monotonic()
+        code = subprocess.call([sys.executable, "-m", "pytest", "-q", *paths], cwd=TOP)
+        seconds[tier] = time.monotonic() - began
+        if code != 0:
+            print(f"tier {tier} failed")
+            return code
+    print("seconds: " + ", ".join(f"{tier} {took:.0f}" for tier, took in seconds.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
