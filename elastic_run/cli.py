@@ -49,12 +49,12 @@ def _launch_command() -> click.Command:
     @click.argument("script")
     @click.argument("args", nargs=-1, type=click.UNPROCESSED)
     @click.pass_context
-    def launch_command(context: click.Context, /, **_: object) -> int:
+    def launch_command(context: click.Context, /, **_: object) -> None:
         """Start SCRIPT in several ranks, supervise them, and restart them after a fault."""
         plan = plan_from(context)
         from elastic_run.launch import launch
 
-        return launch(plan)
+        launch(plan)
 
     return launch_command
 
@@ -82,7 +82,8 @@ def run(argv: Sequence[str]) -> int:
             click.echo("elastic-run: started by another launcher; its PET_*, rank and store variables are ignored", err=True)
             for name in set(os.environ) - set(kept):
                 del os.environ[name]
-        return int(_launch_command().main(list(argv), prog_name="elastic-run", standalone_mode=False))
+        # Returns only after --help and --version; a launch ends the process.
+        return int(_launch_command().main(list(argv), prog_name="elastic-run", standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:

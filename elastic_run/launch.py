@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from elastic_run.clusterd.controller import Controller
 from elastic_run.clusterd.loopback import Loopback
@@ -48,17 +49,17 @@ CONSOLE_WAIT = 5.0
 GUARD_WAIT = 1.0
 
 
-def launch(plan: Plan) -> int:
-    """Run a job to its end and return the launcher's exit code. Main thread only; does not return if `leave` is left
-    to hang: threads stuck in a file system end with the process.
+def launch(plan: Plan) -> NoReturn:
+    """Run a job to its end, then end this process with the job's code. Main thread only.
+
+    It ends with os._exit, so that a thread stuck in a hung file system or console cannot hold it.
 
     Raises:
         ConfigError: an option cannot be honoured; nothing was started.
     """
     open_standard_streams()
     orphans.become_subreaper()
-    code = _Launch(plan).run()
-    os._exit(code)
+    os._exit(_Launch(plan).run())
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +229,17 @@ class _Launch:
         lost["records"] = self.writer.lost_records
         watch.close(left, code, lost)
         self._say_what_was_lost(lost)
-        self.terminal.say(f"{left.because}" if code == 0 else f"{left.because}; exit code {code}")
+        self.terminal.say(left.because + (f"; exit code {code}" if self._says_more(code, left) else ""))
         written = self.writer.close(DISK_WAIT)
         if not written:
             self.terminal.say(f"the log directory does not answer; {self.writer.lost_records} records are lost")
         self.terminal.close(CONSOLE_WAIT)
         processes.guard.close(GUARD_WAIT)
         return code
+
+    def _says_more(self, code: int, left: Exit) -> bool:
+        """Whether the code is more than what the sentence says already."""
+        return code != ExitCode.OK and not left.because.endswith(f"exit code {code}")
 
     def _say_what_was_lost(self, lost: dict[str, int]) -> None:
         for what, count in lost.items():

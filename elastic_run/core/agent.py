@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from signal import SIGKILL
-from typing import assert_never
 
 from elastic_run.core.budget import Budget
 from elastic_run.core.commands import Command, Exit, Explain, Mark, Note
@@ -130,8 +129,6 @@ class Agent:
                 self.node.kill(at)
             case Tick():
                 pass
-            case _:
-                assert_never(fact)
 
     def _settled(self, cause: str, at: float) -> list[Command]:
         """Run the conclusions until neither the phase nor the orders change, then hand the orders out."""

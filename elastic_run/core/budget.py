@@ -44,7 +44,7 @@ class Budget:
         if limit == 0:
             return Verdict(False, "no restarts allowed (--max-restarts 0)")
         if used >= limit:
-            return Verdict(False, f"all {limit} restart{'s' if limit > 1 else ''}{span} used (--max-restarts)")
+            return Verdict(False, f"{used} of {limit} restarts used{span} (--max-restarts)")
         return Verdict(True, f"restart {used + 1} of {limit}{span}")
 
     def spend(self, at: float) -> Verdict:

@@ -76,7 +76,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """Show a failure: the culprit, its last words and what was decided.
+    """Show a failure: the culprit, its last words and what was decided (empty: the verdict follows as Exit).
 
     `restarts` counts those before the culprit's start and so finds its logs. `announced`: people have read already
     who it was and how it died.

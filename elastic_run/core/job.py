@@ -326,9 +326,9 @@ class Job:
         assert verdict is not None
         loop = verdict.crash_loop
         code = ExitCode.DO_NOT_REQUEUE if loop else fault.status.shell_code
-        self._explain(f"no restart: {verdict.because}")
+        self._explain("")
         self.leave(
-            f"{self.name(fault)}: {fault.because}; {verdict.because}",
+            f"{verdict.because}: {self.name(fault)}: {fault.because}",
             Origin.LAUNCHER if loop else Origin.WORKERS,
             code,
             at,

@@ -21,11 +21,9 @@ def box(order: Explain, host: str, logs: str | None) -> list[str]:
     if tail:
         lines.append("  the end of its stderr:")
         lines += [f"  | {cut(line)}" for line in tail]
-    elif logs is None:
-        lines.append("  its output is above")
     if logs is not None:
         lines.append(f"  logs: {logs}")
-    return [*lines, order.decision]
+    return [*lines, order.decision] if order.decision else lines
 
 
 def last_lines(lines: Iterable[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import Protocol
 
 from elastic_run.core.commands import (
     BeginRendezvous,
@@ -93,5 +93,3 @@ class Shell:
                 self.people.mark(order)
             case Exit():
                 self.left = order
-            case _:
-                assert_never(order)
