@@ -79,7 +79,10 @@ def run(argv: Sequence[str]) -> int:
 
         if is_nested(os.environ):
             kept = scrubbed(os.environ)
-            click.echo("elastic-run: started by another launcher; its PET_*, rank and store variables are ignored", err=True)
+            click.echo(
+                "elastic-run: started by another launcher; its PET_*, rank and store variables are ignored",
+                err=True,
+            )
             for name in set(os.environ) - set(kept):
                 del os.environ[name]
         # Returns only after --help and --version; a launch ends the process.

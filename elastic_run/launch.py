@@ -7,7 +7,6 @@ import shutil
 import socket
 import tempfile
 import threading
-import time
 import traceback
 import uuid
 from collections.abc import Callable, Sequence
@@ -166,7 +165,11 @@ class _Launch:
             if run is not None:
                 self.writer.append(run.events, data)
 
-        return Journal(append, agent.policy, agent.site, time.monotonic())
+        def rotate() -> None:
+            if run is not None:
+                self.writer.call(run.put_events_aside)
+
+        return Journal(append, rotate, agent)
 
     def _workers(self, where: _Where, processes: Processes) -> Workers:
         threads = None
@@ -179,9 +182,7 @@ class _Launch:
             return worker_environment(base, job, order, mark=mark, error_file=error_file)
 
         attempt = self._attempt(where)
-        return Workers(
-            self.job, self.plan.argv, os.getcwd(), where.scratch, processes, self.logs, environment, attempt
-        )
+        return Workers(self.job, self.plan.argv, os.getcwd(), where.scratch, processes, self.logs, environment, attempt)
 
     # -- the parts' questions
 
@@ -257,5 +258,3 @@ def _scratch(job: str) -> str:
     path = Path(best) / f"elastic-run-{job}"
     path.mkdir(mode=0o700)
     return str(path)
-
-

@@ -6,7 +6,15 @@ import time
 from pathlib import Path
 
 TIERS = {
-    "pure": ["tests/core", "tests/wire", "tests/scenarios", "tests/plan", "tests/observe", "tests/test_architecture.py"],
+    "pure": [
+        "tests/core",
+        "tests/wire",
+        "tests/scenarios",
+        "tests/plan",
+        "tests/observe",
+        "tests/rendezvous",
+        "tests/test_architecture.py",
+    ],
     "simulation": ["tests/sim"],
     "command line": ["tests/cli"],
     "processes": ["tests/process"],

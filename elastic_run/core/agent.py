@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from signal import SIGKILL
+from dataclasses import dataclass, field, replace
 
 from elastic_run.core.budget import Budget
 from elastic_run.core.commands import Command, Exit, Explain, Mark, Note
@@ -23,12 +22,33 @@ from elastic_run.core.events import (
     WorkerStarted,
 )
 from elastic_run.core.job import Job
-from elastic_run.core.node import Node
+from elastic_run.core.node import Node, Worker
 from elastic_run.core.outbox import Outbox
 from elastic_run.core.phases import UNBOUNDED, Life, Phase
 from elastic_run.core.policy import Policy
-from elastic_run.core.vocabulary import Origin, Site
+from elastic_run.core.vocabulary import Assignment, Origin, Site
 from elastic_run.errors import ExitCode, InvariantBroken
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a training job's agent remembers; a journal that begins with one can be replayed without its past."""
+
+    now: float
+    workers: tuple[Worker, ...]
+    assignment: Assignment | None
+    round: int
+    restarts: int
+    incidents: int
+    began: float
+    training_since: float
+    spent: tuple[float, ...]
+    futile: int
+    progress: str | None
+    sweeps: int
+    looks: int
+    calls: int
+
 
 MAX_ROUNDS = 10
 """A settle that goes on longer is a livelock."""
@@ -67,6 +87,36 @@ class Agent:
         if self.job.phase is Phase.DONE:
             return None
         return min([*self.job.deadlines(), *self.node.deadlines()], default=None)
+
+    def snapshot(self) -> Snapshot | None:
+        """What a fresh agent must know to go on from here; None except while training with nothing under way."""
+        job, budget = self.job, self.job.budget
+        if job.phase is not Phase.TRAINING or job.outbox.waiting:
+            return None
+        return Snapshot(
+            self.now, tuple(replace(w) for w in self.node.workers.values()), job.assignment, job.round, job.restarts,
+            job.incidents, job.began, job.training_since, tuple(budget.spent), budget.futile, budget.progress,
+            self.node.sweeps, job.looks, job.outbox.seq,
+        )  # fmt: skip
+
+    def resume(self, past: Snapshot) -> None:
+        """Take over a snapshot instead of `start`."""
+        job, node = self.job, self.node
+        self.now, job.phase, job.until, job.spawned = past.now, Phase.TRAINING, None, True
+        job.assignment, job.round, job.asked_round, job.restarts = (
+            past.assignment,
+            past.round,
+            past.round,
+            past.restarts,
+        )
+        job.incidents, job.began, job.training_since = past.incidents, past.began, past.training_since
+        job.budget.spent, job.budget.futile, job.budget.progress = (
+            list(past.spent),
+            past.futile,
+            past.progress,
+        )
+        job.looks, job.outbox.seq = past.looks, past.calls
+        node.workers, node.sweeps = {w.rank: replace(w) for w in past.workers}, past.sweeps
 
     def check(self) -> None:
         """Raise InvariantBroken where the recorded state contradicts itself."""

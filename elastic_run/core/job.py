@@ -356,7 +356,11 @@ class Job:
             return (ExitCode.OK if saved else 128 + ending.signum), ending.origin, because
         if ending.code == ExitCode.OK:
             times = f" after {self.restarts} restart{'s' if self.restarts > 1 else ''}" if self.restarts else ""
-            return ending.code, ending.origin, f"{self._all_ranks()} succeeded in {at - self.began:.1f} s{times}"
+            return (
+                ending.code,
+                ending.origin,
+                f"{self._all_ranks()} succeeded in {at - self.began:.1f} s{times}",
+            )
         return ending.code, ending.origin, ending.because
 
     def _overdue(self, at: float) -> None:

@@ -128,9 +128,7 @@ class Node:
         worker.status, worker.hard_at, worker.stuck_at = fact.status, None, None
         if fact.status.ok:
             return None
-        return classify(
-            fact, node=self.site.node, pid=worker.pid, stopped=stopped, oom_before=worker.oom_kills, at=at
-        )
+        return classify(fact, node=self.site.node, pid=worker.pid, stopped=stopped, oom_before=worker.oom_kills, at=at)
 
     def spawn_failed(self, fact: SpawnFailed, at: float) -> Fault | None:
         worker = self.current(fact.rank, fact.incarnation)
@@ -140,9 +138,7 @@ class Node:
         self._move(worker, Life.EXITED, at)
         worker.status, worker.hard_at, worker.stuck_at = ExitStatus(code=126), None, None
         because = f"could not be started: {fact.why}"
-        return Fault(
-            worker.rank, self.site.node, FaultKind.NOT_STARTED, blame, because, at, worker.status, worker.pid
-        )
+        return Fault(worker.rank, self.site.node, FaultKind.NOT_STARTED, blame, because, at, worker.status, worker.pid)
 
     def found(self, fact: Swept, at: float) -> None:
         sweep = self.sweeping

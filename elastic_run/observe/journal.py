@@ -11,7 +11,7 @@ from typing import Any
 
 from elastic_run import __version__
 from elastic_run.core import events as facts_module
-from elastic_run.core.agent import Agent
+from elastic_run.core.agent import Agent, Snapshot
 from elastic_run.core.commands import Command
 from elastic_run.core.events import Event
 from elastic_run.core.policy import Policy
@@ -19,25 +19,54 @@ from elastic_run.core.vocabulary import Site
 from elastic_run.observe.codec import decode, encode
 
 FORMAT = 1
+SEGMENT = 64 << 20
+"""Bytes after which a new file is begun, with a snapshot, so that a replay needs only the last one."""
 
 
 class Journal:
-    """Gives each record to `append` as one line of JSON. `at` is monotonic, `wall` seconds since 1970."""
+    """Gives each record to `append` as one line of JSON. `at` is monotonic, `wall` seconds since 1970.
 
-    def __init__(self, append: Callable[[bytes], None], policy: Policy, site: Site, at: float) -> None:
+    `rotate` puts the file aside, so that the next record begins a new one.
+    """
+
+    def __init__(
+        self,
+        append: Callable[[bytes], None],
+        rotate: Callable[[], None],
+        agent: Agent,
+        segment: int = SEGMENT,
+    ) -> None:
         self._append = append
-        head = {"format": FORMAT, "version": __version__, "policy": encode(policy), "site": encode(site)}
-        self._write({"start": head, "at": at, "wall": time.time()})
+        self._rotate = rotate
+        self._agent = agent
+        self._segment = segment
+        self._size = 0
+
+    def begin(self, at: float) -> None:
+        """The agent is started at `at`."""
+        self._start(at, None)
 
     def fact(self, fact: Event, at: float) -> None:
+        """Record a fact that is about to be handled."""
+        if self._size > self._segment and (past := self._agent.snapshot()) is not None:
+            self._rotate()
+            self._size = 0
+            self._start(at, past)
         self._write({"fact": type(fact).__name__, "at": at, "wall": time.time(), **encode(fact)})
 
     def orders(self, orders: Iterable[Command], at: float) -> None:
         for order in orders:
             self._write({"order": type(order).__name__, "at": at, **encode(order)})
 
+    def _start(self, at: float, past: Snapshot | None) -> None:
+        head = {"format": FORMAT, "version": __version__, "policy": encode(self._agent.policy)}
+        head |= {"site": encode(self._agent.site), "past": encode(past)}
+        self._write({"start": head, "at": at, "wall": time.time()})
+
     def _write(self, record: dict[str, Any]) -> None:
-        self._append(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        self._size += len(line)
+        self._append(line)
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
@@ -75,7 +104,11 @@ def replay(path: Path) -> Difference | None:
         if "start" in record:
             head = record["start"]
             agent = Agent(decode(Policy, head["policy"]), decode(Site, head["site"]))
-            expected, got, cause = [], _lines(agent.start(record["at"])), "start"
+            expected, got, cause = [], [], "start"
+            if head["past"] is None:
+                got = _lines(agent.start(record["at"]))
+            else:
+                agent.resume(decode(Snapshot, head["past"]))
         elif "order" in record:
             body = {k: v for k, v in record.items() if k not in ("order", "at")}
             expected.append(f"{record['order']} {json.dumps(body, sort_keys=True)}")

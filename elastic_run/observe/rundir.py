@@ -29,6 +29,11 @@ class RunDirectory:
     def events(self) -> Path:
         return self.path / "events.jsonl"
 
+    def put_events_aside(self) -> None:
+        """Rename events.jsonl to the next free events.<n>.jsonl."""
+        numbers = [int(p.name[7:-6]) for p in self.path.glob("events.*.jsonl") if p.name[7:-6].isdigit()]
+        self.events.rename(self.path / f"events.{max(numbers, default=-1) + 1}.jsonl")
+
     @property
     def state(self) -> Path:
         return self.path / "state.json"

@@ -57,7 +57,9 @@ def _check_module(name: str) -> None:
         if spec is None and depth == 0 and part in (*sys.builtin_module_names, *sys.stdlib_module_names):
             return
         if spec is None:
-            raise ConfigError(f"--module: there is no module {'.'.join(parts[: depth + 1])!r}; check name and PYTHONPATH")
+            raise ConfigError(
+                f"--module: there is no module {'.'.join(parts[: depth + 1])!r}; check name and PYTHONPATH"
+            )
         where = list(spec.submodule_search_locations or ())
     if where and PathFinder.find_spec("__main__", where) is None:
         raise ConfigError(f"--module: {name!r} is a package without __main__.py; name the module to run")

@@ -22,8 +22,7 @@ class SingleNode:
         self._held: socket.socket | None = None
 
     def begin(self, round: int) -> RendezvousFinished:
-        if self._held is not None:
-            self._held.close()
+        self.close()
         self._held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -33,3 +32,9 @@ class SingleNode:
         port: int = self._held.getsockname()[1]
         ranks = tuple(range(self._workers))
         return RendezvousFinished(round, Assignment(round, 0, ranks, self._workers, LOOPBACK, port))
+
+    def close(self) -> None:
+        """Give the port back."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None

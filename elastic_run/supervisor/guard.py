@@ -53,9 +53,7 @@ class Guard:
     def pid(self) -> int:
         return self.process.pid
 
-    def spawn(
-        self, key: int, argv: Sequence[str], env: Mapping[str, str], cwd: str, fds: tuple[int, int, int]
-    ) -> None:
+    def spawn(self, key: int, argv: Sequence[str], env: Mapping[str, str], cwd: str, fds: tuple[int, int, int]) -> None:
         """Ask for a worker; `Started` comes back from `read()`. The descriptors stay open until then."""
         request = {"id": key, "argv": list(argv), "env": dict(env), "cwd": cwd}
         self.waiting[key] = (request, fds)
@@ -97,7 +95,15 @@ class Guard:
 
     def _exec(self) -> None:
         ours, its = socket.socketpair()
-        argv = [sys.executable, "-I", "-S", guard_main.__file__, str(its.fileno()), self.job, str(os.getpid())]
+        argv = [
+            sys.executable,
+            "-I",
+            "-S",
+            guard_main.__file__,
+            str(its.fileno()),
+            self.job,
+            str(os.getpid()),
+        ]
         self.process = subprocess.Popen(
             [*argv, str(self.grace), self.scratch],
             pass_fds=(its.fileno(),),

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from elastic_run.supervisor import orphans  # noqa: E402  (run by path, isolated: the package is not on sys.path yet)
+from elastic_run.supervisor import orphans
 
 LOOK_EVERY = 0.8
 """Seconds between two looks at a silent launcher: a frozen one is noticed within one second."""

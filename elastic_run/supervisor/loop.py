@@ -15,6 +15,7 @@ from elastic_run.supervisor.shell import Shell
 
 
 class Journal(Protocol):
+    def begin(self, at: float) -> None: ...
     def fact(self, fact: Event, at: float) -> None: ...
     def orders(self, orders: list[Command], at: float) -> None: ...
 
@@ -45,6 +46,7 @@ class Loop:
     def run(self) -> Exit:
         """Until the agent orders to leave; times are CLOCK_MONOTONIC in seconds."""
         at = time.monotonic()
+        self.journal.begin(at)
         self._obey(self.agent.start(at), at)
         while self.shell.left is None:
             facts: list[Event] = []

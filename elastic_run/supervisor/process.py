@@ -81,9 +81,7 @@ class Processes:
                 facts.append(SpawnFailed(rank, incarnation, answer.error or "the guard could not fork"))
             else:
                 oom_file = oom.counter_file(answer.pid)
-                self._running[answer.pid] = Running(
-                    rank, incarnation, start.attempt, start.error_file, oom_file
-                )
+                self._running[answer.pid] = Running(rank, incarnation, start.attempt, start.error_file, oom_file)
                 self._latest[rank] = answer.pid
                 facts.append(WorkerStarted(rank, incarnation, answer.pid, oom.read_counter(oom_file)))
         return facts
@@ -114,7 +112,9 @@ class Processes:
 
     def _reap_strangers(self) -> bool:
         known = {*self._running, self.guard.pid}
-        return any([_reap(pid) is not None for pid in orphans.children_of_me() if pid not in known])
+        strangers = [pid for pid in orphans.children_of_me() if pid not in known]
+        reaped = [pid for pid in strangers if _reap(pid) is not None]
+        return bool(reaped)
 
     def _exited(self, pid: int, status: int) -> WorkerExited:
         worker = self._running.pop(pid)
