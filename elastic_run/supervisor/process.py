@@ -41,7 +41,8 @@ class Start:
 class Processes:
     """Main thread only.
 
-    `last_words(rank, incarnation)` gives the end of a worker's stderr; `keep_error(rank, attempt, content)` takes its error file.
+    `last_words(rank, incarnation)` gives the end of a worker's stderr; `keep_error(rank, attempt, content)` takes its
+    error file.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from elastic_run.supervisor.process import Processes, Start
 
 @dataclass(slots=True)
 class Workers:
-    """`environment(order, mark, error_file)` is the worker's whole environment. Without `logs` it has our own streams."""
+    """`environment(order, mark, error_file)` is all the worker sees. Without `logs` it has our own streams."""
 
     job: str
     argv: Sequence[str]
