@@ -32,8 +32,9 @@ Commands
 """
 
 
-def _launch_command() -> click.Command:
-    from elastic_run.plan.flags import options, plan_from
+def _launch_command(argv: Sequence[str]) -> tuple[click.Command, list[str]]:
+    """The command and the words for it: `argv` with torchrun's abbreviations spelled out."""
+    from elastic_run.plan.flags import expanded, options, origins, plan_from
 
     @click.command(
         name="elastic-run",
@@ -46,17 +47,22 @@ def _launch_command() -> click.Command:
     )
     @options
     @click.version_option(__version__, prog_name="elastic-run", message="%(prog)s %(version)s")
-    @click.argument("script")
+    @click.argument("script", type=click.Path())
     @click.argument("args", nargs=-1, type=click.UNPROCESSED)
     @click.pass_context
     def launch_command(context: click.Context, /, **_: object) -> None:
         """Start SCRIPT in several ranks, supervise them, and restart them after a fault."""
         plan = plan_from(context)
+        if context.params["dry_run"]:
+            from elastic_run.plan.preview import preview
+
+            click.echo("\n".join(preview(plan, origins(context))))
+            return
         from elastic_run.launch import launch
 
         launch(plan)
 
-    return launch_command
+    return launch_command, expanded(argv, launch_command)
 
 
 def version(args: Sequence[str]) -> int:
@@ -86,7 +92,8 @@ def run(argv: Sequence[str]) -> int:
             for name in set(os.environ) - set(kept):
                 del os.environ[name]
         # Returns only after --help and --version; a launch ends the process.
-        return int(_launch_command().main(list(argv), prog_name="elastic-run", standalone_mode=False) or 0)
+        command, words = _launch_command(argv)
+        return int(command.main(words, prog_name="elastic-run", standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:

@@ -25,13 +25,15 @@ from elastic_run.observe.journal import Journal
 from elastic_run.observe.rundir import RunDirectory
 from elastic_run.observe.watch import Watch
 from elastic_run.observe.words import size
+from elastic_run.plan import numa
+from elastic_run.plan.output import Place
 from elastic_run.plan.plan import Plan
 from elastic_run.rendezvous.environment import JobWide, worker_environment
-from elastic_run.rendezvous.static import SingleNode
+from elastic_run.rendezvous.static import Static
 from elastic_run.supervisor import orphans, terminal, writer
 from elastic_run.supervisor.guard import Guard
 from elastic_run.supervisor.inbox import Inbox
-from elastic_run.supervisor.logs import Logs, Stream
+from elastic_run.supervisor.logs import Logs, Treatment
 from elastic_run.supervisor.loop import Loop
 from elastic_run.supervisor.process import Processes
 from elastic_run.supervisor.progress import ProgressFile
@@ -72,19 +74,19 @@ class _Launch:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.job = uuid.uuid4().hex
-        self.keeps_logs = plan.workers > 1
-        self.terminal = Terminal(self._prefix(), {n: not os.isatty(fd) for n, fd in (("stdout", 1), ("stderr", 2))})
+        self.host = socket.gethostname()
+        self.on_terminal = {"stdout": os.isatty(1), "stderr": os.isatty(2)}
+        self.terminal = Terminal({name: not terminal for name, terminal in self.on_terminal.items()})
         self.writer = Writer(self.terminal.say)
         self.logs: Logs | None = None
 
     def run(self) -> int:
-        where = self._places()
+        where, nodes = self._places(), self.plan.nodes
         inbox = Inbox()
         signals = Signals(self.plan.signals, lambda: self.terminal.say("Ctrl-Z is ignored: workers cannot be paused"))
-        agent = Agent(self.plan.policy, Site(0, socket.gethostname(), self.plan.workers))
-        if self.keeps_logs:
-            self._follow_logs(where)
-        watch = Watch(agent, self.terminal.say, self.writer.replace, where.run, self.keeps_logs, self._attempt(where))
+        agent = Agent(self.plan.policy, Site(nodes.rank, self.host, self.plan.workers))
+        self._follow_logs(where)
+        watch = Watch(agent, self.terminal.say, self.writer.replace, where.run, self._log_finder(where))
         clock = Loopback(Controller(where.run_id), inbox.post)
         loop: Loop | None = None
 
@@ -99,7 +101,7 @@ class _Launch:
         shell = Shell(
             workers=self._workers(where, processes),
             reporter=clock,
-            rendezvous=SingleNode(self.plan.workers, self.plan.master_port),
+            rendezvous=Static(self.plan.workers, nodes.count, nodes.rank, nodes.master_addr, nodes.master_port),
             progress=ProgressFile(self.plan.progress_file, inbox.post),
             people=watch,
             post=inbox.post,
@@ -133,7 +135,7 @@ class _Launch:
 
         def work() -> None:
             try:
-                taken.append(rundir.take(self.plan.log_dir, name, returns))
+                taken.append(rundir.take(self.plan.log_dir, name, returns, self.plan.nodes.rank))
             except OSError as error:
                 failed.append(error)
             done.set()
@@ -156,7 +158,9 @@ class _Launch:
         self.logs = Logs(where.scratch, readers)
         self.terminal.follow(self.logs)
         if run is not None:
-            self.writer.follow(self.logs, lambda s: run.rank(s.attempt, s.rank) / f"{s.name}.log")
+            self.writer.follow(
+                self.logs, lambda s: run.rank(s.attempt, s.rank) / f"{s.name}.log", self.plan.output.max_size
+            )
 
     def _journal(self, where: _Where, agent: Agent) -> Journal:
         run = where.run
@@ -175,20 +179,59 @@ class _Launch:
         threads = None
         if self.plan.workers > 1:
             threads = max(1, len(os.sched_getaffinity(0)) // self.plan.workers)
-        job = JobWide(where.run_id, self.plan.policy.max_restarts, threads)
+        job = JobWide(
+            where.run_id, self.plan.role, self.plan.policy.max_restarts, threads, self.plan.virtual_local_rank
+        )
         base = dict(os.environ)
 
         def environment(order: Spawn, mark: str, error_file: str) -> dict[str, str]:
             return worker_environment(base, job, order, mark=mark, error_file=error_file)
 
-        attempt = self._attempt(where)
-        return Workers(self.job, self.plan.argv, os.getcwd(), where.scratch, processes, self.logs, environment, attempt)
+        return Workers(
+            job=self.job,
+            argv=self.plan.argv,
+            cwd=os.getcwd(),
+            scratch=where.scratch,
+            processes=processes,
+            logs=self.logs,
+            treatment=self._treatment,
+            stdin=self._keep_stdin(where) if self.plan.script_on_stdin else None,
+            cpus=numa.binding(self.plan.numa_binding, self.plan.workers),
+            environment=environment,
+            attempt=self._attempt(where),
+        )
+
+    def _keep_stdin(self, where: _Where) -> str:
+        """The script that comes on standard input, in a file, so that every rank and every restart can read it."""
+        path = Path(where.scratch) / "stdin"
+        with open(0, "rb", closefd=False) as source, path.open("xb") as copy:
+            shutil.copyfileobj(source, copy)
+        return str(path)
+
+    def _treatment(self, rank: Rank, local_rank: int, name: str) -> Treatment | None:
+        wanted = self.plan.prefix == "always" or (self.plan.prefix == "auto" and self.plan.workers > 1)
+        prefixed = wanted and (self.plan.prefix == "always" or self.on_terminal[name])
+        place = Place(rank, local_rank, self.plan.role, self.host, self.plan.workers == 1)
+        choice = self.plan.output.choose(place, name, prefixed)
+        if choice is None:
+            return None
+        readers = [*([writer.READER] if choice.copy else []), *([terminal.READER] if choice.show else [])]
+        return Treatment(tuple(readers), choice.prefix, tuple(text.encode() for text in choice.filters))
 
     # -- the parts' questions
 
     def _attempt(self, where: _Where) -> Callable[[int], int]:
         first = where.run.first_attempt if where.run else 0
         return lambda restarts: first + restarts
+
+    def _log_finder(self, where: _Where) -> Callable[[Rank, int], str | None]:
+        run, attempt = where.run, self._attempt(where)
+
+        def find(rank: Rank, restarts: int) -> str | None:
+            captured = self._treatment(rank, rank % self.plan.workers, "stderr") is not None
+            return str(run.rank(attempt(restarts), rank)) if run is not None and captured else None
+
+        return find
 
     def _last_words(self, rank: Rank, incarnation: int) -> str:
         return self.logs.tail(rank, incarnation) if self.logs is not None else ""
@@ -201,11 +244,6 @@ class _Launch:
                 self.writer.replace(run.rank(number, rank) / "error.json", said)
 
         return keep
-
-    def _prefix(self) -> Callable[[Stream], bytes]:
-        wanted = self.plan.prefix == "always" or (self.plan.prefix == "auto" and self.plan.workers > 1)
-        on = {n: wanted and (self.plan.prefix == "always" or os.isatty(fd)) for n, fd in (("stdout", 1), ("stderr", 2))}
-        return lambda stream: f"[rank {stream.rank}]: ".encode() if on[stream.name] else b""
 
     # -- run and leave
 

@@ -19,14 +19,13 @@ from elastic_run.observe.words import box
 
 @dataclass(slots=True)
 class Watch:
-    """`say` shows a line; `replace` gives a file new content. `attempt(restarts)` is the attempt's number."""
+    """`say` shows a line; `replace` gives a file new content; `logs(rank, restarts)` is where a rank's output is."""
 
     agent: Agent
     say: Callable[[str], None]
     replace: Callable[[Path, bytes], None]
     run: RunDirectory | None
-    keeps_logs: bool
-    attempt: Callable[[int], int]
+    logs: Callable[[int, int], str | None]
     began: float = field(default_factory=time.time)
     marks: list[tuple[int, str, float]] = field(default_factory=list)
 
@@ -34,10 +33,7 @@ class Watch:
         self.say(order.text)
 
     def explain(self, order: Explain) -> None:
-        logs = None
-        if self.run is not None and self.keeps_logs:
-            logs = str(self.run.rank(self.attempt(order.restarts), order.fault.rank))
-        for line in box(order, self.agent.site.host, logs):
+        for line in box(order, self.agent.site.host, self.logs(order.fault.rank, order.restarts)):
             self.say(line)
 
     def mark(self, order: Mark) -> None:

@@ -5,34 +5,40 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from elastic_run.errors import ConfigError
 
+STDIN = "-"
+"""As the script: it comes on standard input."""
+RUN_PATH = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+
 
 def command(
-    target: str, args: Sequence[str], *, module: bool, no_python: bool, environ: Mapping[str, str]
+    target: str, args: Sequence[str], *, module: bool, no_python: bool, run_path: bool = False, interpreter: str
 ) -> tuple[str, ...]:
-    """argv of a worker.
+    """argv of a worker; `run_path` beats `no_python`, as with torchrun.
 
     Raises:
         ConfigError: there is no such script, module or program; names what was looked for.
     """
     if module and no_python:
         raise ConfigError("--module and --no-python exclude each other: a module needs Python; drop one of them")
-    if no_python:
+    if no_python and not run_path:
         found = shutil.which(target)
         if found is None:
             raise ConfigError(f"--no-python: {target!r} is no program on PATH; give its path, as in ./{target}")
         return (found, *args)
-    interpreter = environ.get("PYTHON_EXEC", sys.executable)
-    if module:
+    if module and not run_path:
         if interpreter == sys.executable:  # another interpreter knows other modules
             _check_module(target)
         return (interpreter, "-u", "-m", target, *args)
-    _check_script(target)
+    if target != STDIN:
+        _check_script(target)
+    if run_path:
+        return (interpreter, "-u", "-c", RUN_PATH, target, *args)
     return (interpreter, "-u", target, *args)
 
 

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click import shell_completion
 from click.core import ParameterSource
 
 from elastic_run.errors import ConfigError
-from elastic_run.plan.command import command
+from elastic_run.plan import output as out
+from elastic_run.plan import torchrun
+from elastic_run.plan.command import STDIN, command
+from elastic_run.plan.count import count
 
 if TYPE_CHECKING:
-    from elastic_run.plan.plan import Plan
+    from elastic_run.plan.plan import Nodes, Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 UNLIMITED = "unlimited"
-
-
-def torchruns(name: str) -> str:
-    """Environment variable of an option that torchrun has."""
-    return "PET_" + name.upper()
-
-
-def ours(name: str) -> str:
-    """Environment variable of an option that only we have."""
-    return "ELASTIC_RUN_" + name.upper()
+LOCAL_BACKENDS = ("static", "c10d")
+DEFAULT_PORT = 29500
 
 
 class Restarts(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
@@ -65,44 +62,88 @@ class SignalList(click.ParamType):  # type: ignore[type-arg]
         return int(number)
 
 
-def _option(name: str, env: Callable[[str], str], *more: str, **attrs: Any) -> Callable[[F], F]:
-    spellings = [f"--{name}"] + ([f"--{name.replace('-', '_')}"] if "-" in name else [])
+def _option(name: str, help: str, **attrs: Any) -> Callable[[F], F]:
+    """One option in both spellings, with its variable: PET_… for torchrun's, ELASTIC_RUN_… for ours."""
     field = name.replace("-", "_")
-    return click.option(*spellings, *more, field, envvar=env(field), show_envvar=True, **attrs)
+    known = torchrun.BY_FIELD.get(field)
+    spellings = [f"--{name}"] + ([f"--{field}"] if "-" in name else [])
+    spellings += [f"-{known.short}"] if known and known.short else []
+    if attrs.get("is_flag") and known:
+        attrs.setdefault("type", bool)
+    env = ("PET_" if known else "ELASTIC_RUN_") + field.upper()
+    shown = attrs.get("default") not in (None, "")
+    return click.option(*spellings, field, envvar=env, show_envvar=True, show_default=shown, help=help, **attrs)
+
+
+def _print_completion(context: click.Context, param: click.Parameter, shell: str | None) -> None:
+    if shell is None:
+        return
+    kind = shell_completion.get_completion_class(shell)
+    assert kind is not None
+    name = "elastic-run"
+    click.echo(kind(context.command, {}, name, "_ELASTIC_RUN_COMPLETE").source())
+    context.exit()
 
 
 SECONDS = click.FloatRange(min=0)
+PORT = click.IntRange(0, 65535)
 
 OPTIONS: list[Callable[[Any], Any]] = [
-    _option("nproc-per-node", torchruns, type=click.IntRange(min=1), default=1, show_default=True,
-            help="Ranks to start on this machine."),
-    _option("max-restarts", torchruns, type=Restarts(), default="0", show_default=True,
-            help="How often the group is restarted after a fault; 'unlimited' leaves it to the crash-loop guard."),
-    _option("restart-window", ours, type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-            help="Count only the restarts of the last SECONDS against --max-restarts.  [default: count all]"),
-    _option("progress-file", ours, type=click.Path(),
-            help="A file that changes when training advances, such as the newest checkpoint's marker; "
-                 "lets the crash-loop guard tell progress."),
-    _option("max-no-progress", ours, type=click.IntRange(min=1), default=3, show_default=True,
-            help="Crash-loop guard: exit 93 after so many failures in a row without progress. It acts with "
-                 "--progress-file or --max-restarts unlimited."),
-    _option("shutdown-timeout", torchruns, type=SECONDS, default=30.0, show_default=True,
-            help="Seconds from asking a worker to stop to SIGKILL, after a signal and after a fault."),
-    _option("signals-to-handle", torchruns, type=SignalList(), default="",
-            help="Signals passed on to the workers besides SIGTERM, SIGINT and SIGHUP."),
-    _option("on-stop", ours, type=click.Choice(["auto", "exit", "requeue"]), default="auto", show_default=True,
-            help="Exit code after a stop by signal: 'exit' 0 or 128+n, 'requeue' 75; 'auto' requeues in a Slurm job."),
-    _option("exit-code", ours, type=click.Choice(["worker", "torchrun"]), default="worker", show_default=True,
-            help="'worker' passes the culprit's own code on; 'torchrun' gives 1 for every failure."),
-    _option("rdzv-id", torchruns, help="Name of the job; part of the run directory's name."),
-    _option("master-port", torchruns, type=click.IntRange(0, 65535), default=0,
-            help="Port of the workers' store.  [default: a free one for each round]"),
-    _option("log-dir", torchruns, type=click.Path(),
-            help="Where run directories go.  [default: ./elastic-run-logs]"),
-    _option("prefix", ours, type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-            help="Rank before each line of output; 'auto': with several ranks on a terminal."),
-    _option("module", torchruns, "-m", is_flag=True, help="The script is a module, as with python -m."),
-    _option("no-python", torchruns, is_flag=True, help="The script is a program of any kind; exec it."),
+    _option("nproc-per-node", "Ranks to start on this machine: a number, auto, cpu, gpu, npu or xpu.", default="1"),
+    _option("max-restarts", "How often the group is restarted after a fault; 'unlimited' leaves it to the crash-loop "
+            "guard.", type=Restarts(), default="0"),
+    _option("restart-window", "Count only the restarts of the last SECONDS against --max-restarts.  [default: all]",
+            type=click.FloatRange(min=0, min_open=True), metavar="SECONDS"),
+    _option("progress-file", "A file that changes when training advances, such as the newest checkpoint; lets the "
+            "crash-loop guard tell progress.", type=click.Path()),
+    _option("max-no-progress", "Crash-loop guard: exit 93 after so many failures in a row without progress. It acts "
+            "with --progress-file or --max-restarts unlimited.", type=click.IntRange(min=1), default=3),
+    _option("shutdown-timeout", "Seconds from asking a worker to stop to SIGKILL, after a signal and after a fault.",
+            type=SECONDS, default=30.0),
+    _option("signals-to-handle", "Signals passed on to the workers besides SIGTERM, SIGINT and SIGHUP.",
+            type=SignalList(), default=""),
+    _option("on-stop", "Exit code after a stop by signal: 'exit' 0 or 128+n, 'requeue' 75; 'auto' requeues in a Slurm "
+            "job or MindCluster pod.", type=click.Choice(["auto", "exit", "requeue"]), default="auto"),
+    _option("exit-code", "'worker' passes the culprit's own code on; 'torchrun' gives 1 for every failure.",
+            type=click.Choice(["worker", "torchrun"]), default="worker"),
+    _option("nnodes", "Launchers of this job: N, or MIN:MAX.", default="1"),
+    _option("node-rank", "This launcher's place among them, from 0.", type=click.IntRange(min=0), default=0),
+    _option("master-addr", "Host of rank 0's store.  [default: 127.0.0.1]", metavar="HOST"),
+    _option("master-port", "Port of rank 0's store.  [default: a free one for each round on one node, 29500 on "
+            "several]", type=PORT),
+    _option("local-addr", "This node's own address, where rank 0 is here and --master-addr is not given."),
+    _option("standalone", "One node that needs nobody else.", is_flag=True),
+    _option("rdzv-backend", "How nodes find each other: static, or c10d on one node.", default="static"),
+    _option("rdzv-endpoint", "HOST[:PORT] of rank 0's store.", default=""),
+    _option("rdzv-conf", "key=value,... for the rendezvous.", default=""),
+    _option("rdzv-id", "Name of the job; part of the run directory's name."),
+    _option("role", "Name of the workers' role.", default="default"),
+    _option("redirects", "Output that goes to files only: 0 none, 1 stdout, 2 stderr, 3 both, or local rank:0-3 "
+            "pairs such as 0:1,10:3.", default="0"),
+    _option("tee", "Output that goes to files and, with prefixes, to the console; same grammar.", default="0"),
+    _option("log-dir", "Where run directories go.  [default: ./elastic-run-logs]", type=click.Path()),
+    _option("log-max-size", "Size at which a rank's log file is put aside as <name>.1, such as 500M."),
+    _option("local-ranks-filter", "Only these local ranks are shown on the console, such as 0,1.", default=""),
+    _option("ranks-filter", "Only these ranks, counted over all nodes, are shown on the console.", default=""),
+    _option("duplicate-stdout-filters", "Lines of tee'd stdout with one of these texts also go to "
+            "attempt_<n>/filtered_stdout.log.", default=""),
+    _option("duplicate-stderr-filters", "The same for stderr.", default=""),
+    _option("log-line-prefix-template", "Prefix of tee'd lines; ${role_name} ${local_rank} ${rank} ${hostname} may be "
+            "used.", default=""),
+    _option("prefix", "Rank before each line of output; 'auto': with several ranks on a terminal.",
+            type=click.Choice(["auto", "always", "never"]), default="auto"),
+    _option("numa-binding", "Bind each rank to cores near its device: node, socket, exclusive, core-complex.",
+            type=click.Choice(["node", "socket", "exclusive", "core-complex"])),
+    _option("virtual-local-rank", "Every rank sees one device and LOCAL_RANK 0.", is_flag=True),
+    _option("module", "The script is a module, as with python -m.", is_flag=True),
+    _option("no-python", "The script is a program of any kind; exec it.", is_flag=True),
+    _option("run-path", "Run the script with runpy.", is_flag=True),
+    _option("dry-run", "Show what would be done and where each value comes from; start nothing.", is_flag=True),
+    _option("print-completion", "Print the completion script for a shell.", type=click.Choice(["bash", "zsh", "fish"]),
+            is_eager=True, expose_value=False, callback=_print_completion),
+    _option("monitor-interval", "Accepted: deaths are noticed at once, without polling.", type=SECONDS),
+    _option("start-method", "Accepted: scripts are exec'ed.", type=click.Choice(["spawn", "fork", "forkserver"])),
+    _option("exit-barrier-timeout", "Accepted: no exit barrier is needed.", type=float),
 ]  # fmt: skip
 
 
@@ -112,24 +153,70 @@ def options(function: F) -> F:
     return function
 
 
+def expanded(argv: Sequence[str], parsed: click.Command) -> list[str]:
+    """`argv` with torchrun's abbreviations spelled out."""
+    takes_value = {
+        spelling: not param.is_flag
+        for param in parsed.params
+        if isinstance(param, click.Option)
+        for spelling in param.opts
+    }
+    return torchrun.expanded(argv, {**takes_value, "--help": False, "-h": False})
+
+
 def plan_from(context: click.Context, environ: Mapping[str, str] = os.environ) -> Plan:
     """The Plan of a parsed command line.
 
     Raises:
         ConfigError: the values contradict each other or name what does not exist.
     """
+    try:
+        return _plan(context.params, environ)
+    except ConfigError as error:
+        raise ConfigError(f"{error}{_blamed_variable(context, str(error))}") from error
+
+
+def _blamed_variable(context: click.Context, message: str) -> str:
+    """The variable that an option named in `message` took its value from, if it did."""
+    for param in context.command.params:
+        from_variable = context.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT
+        if from_variable and param.opts[0] in message:
+            return f" (from the variable {param.envvar})"
+    return ""
+
+
+def origins(context: click.Context) -> dict[str, tuple[object, str]]:
+    """Option -> its value and where that came from."""
+    found: dict[str, tuple[object, str]] = {}
+    for param in context.command.params:
+        source = context.get_parameter_source(param.name or "")
+        if not isinstance(param, click.Option) or param.name not in context.params or source is None:
+            continue
+        words = {ParameterSource.COMMANDLINE: "command line", ParameterSource.ENVIRONMENT: f"variable {param.envvar}"}
+        found[param.opts[0]] = (context.params[param.name], words.get(source, "default"))
+    return found
+
+
+def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
     from elastic_run.core.policy import Policy  # here: --help and usage errors do not load the core
     from elastic_run.plan.plan import Plan
 
-    given = dict(context.params)
-    script, args = given.pop("script"), given.pop("args")
-    argv = command(script, args, module=given["module"], no_python=given["no_python"], environ=environ)
+    interpreter = environ.get("PYTHON_EXEC", sys.executable)
+    workers = count(given["nproc_per_node"], environ, interpreter)
+    argv = command(
+        given["script"],
+        given["args"],
+        module=given["module"],
+        no_python=given["no_python"],
+        run_path=given["run_path"],
+        interpreter=interpreter,
+    )
     restarts = None if given["max_restarts"] == UNLIMITED else int(given["max_restarts"])
     if given["restart_window"] is not None and not restarts:
         raise ConfigError("--restart-window needs --max-restarts N with N of 1 or more: it limits what N counts")
     return Plan(
         argv=argv,
-        workers=given["nproc_per_node"],
+        workers=workers,
         policy=Policy(
             max_restarts=restarts,
             window=given["restart_window"],
@@ -138,14 +225,18 @@ def plan_from(context: click.Context, environ: Mapping[str, str] = os.environ) -
             stop_grace=given["shutdown_timeout"],
             requeue_on_stop=_requeues(given["on_stop"], environ),
         ),
+        output=_output(given, workers),
+        nodes=_nodes(given),
+        role=given["role"],
+        script_on_stdin=given["script"] == STDIN and not (given["module"] or given["no_python"]),
         run_id=given["rdzv_id"],
         log_dir=given["log_dir"],
-        master_port=given["master_port"],
         signals=given["signals_to_handle"],
         progress_file=given["progress_file"],
         prefix=given["prefix"],
+        numa_binding=given["numa_binding"],
+        virtual_local_rank=given["virtual_local_rank"],
         plain_exit_code=given["exit_code"] == "torchrun",
-        origins=_origins(context),
     )
 
 
@@ -154,7 +245,79 @@ def _requeues(on_stop: str, environ: Mapping[str, str]) -> bool:
     return on_stop == "requeue" or (on_stop == "auto" and scheduled)
 
 
-def _origins(context: click.Context) -> dict[str, str]:
-    words = {ParameterSource.COMMANDLINE: "command line", ParameterSource.ENVIRONMENT: "environment"}
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {name: words[source] for name, source in sources.items() if source in words}
+def _output(given: Mapping[str, Any], workers: int) -> out.Output:
+    filters = {name: out.needles(given[f"duplicate_{name}_filters"]) for name in ("stdout", "stderr")}
+    tee = out.mapping("--tee", given["tee"], workers)
+    for name, texts in filters.items():
+        if texts and not any(name in streams for streams in tee.values()):
+            raise ConfigError(f"--duplicate-{name}-filters needs --tee of {name}: it filters what is tee'd")
+    return out.Output(
+        redirects=out.mapping("--redirects", given["redirects"], workers),
+        tee=tee,
+        local_ranks=out.ranks("--local-ranks-filter", given["local_ranks_filter"]),
+        ranks=out.ranks("--ranks-filter", given["ranks_filter"]),
+        template=out.checked_template("--log-line-prefix-template", given["log_line_prefix_template"]),
+        filters=tuple((name, texts) for name, texts in filters.items() if texts),
+        max_size=None if given["log_max_size"] is None else out.size("--log-max-size", given["log_max_size"]),
+    )
+
+
+def _nodes(given: Mapping[str, Any]) -> Nodes:
+    """Which launchers make up the job, from torchrun's rendezvous options."""
+    from elastic_run.plan.plan import Nodes
+
+    least, most = _span(given["nnodes"])
+    _conf(given["rdzv_conf"])
+    if given["standalone"]:
+        if most > 1:
+            raise ConfigError(f"--standalone and --nnodes {given['nnodes']} exclude each other; drop one of them")
+        return Nodes()
+    backend = given["rdzv_backend"]
+    if backend not in LOCAL_BACKENDS:
+        raise ConfigError(f"--rdzv-backend {backend}: only static and, on one node, c10d are supported")
+    if most == 1 and backend == "c10d":
+        return Nodes()
+    if least != most or (most > 1 and backend == "c10d"):
+        raise ConfigError("several nodes need --nnodes N with --rdzv-backend static, --node-rank and --master-addr")
+    host, port = _endpoint(given)
+    if most > 1 and host is None:
+        raise ConfigError(f"--nnodes {most} needs --master-addr: the host of rank 0, the same on every node")
+    if given["node_rank"] >= most:
+        raise ConfigError(f"--node-rank {given['node_rank']} is not below --nnodes {most}; ranks count from 0")
+    if port is None:
+        port = DEFAULT_PORT if most > 1 else 0
+    return Nodes(most, given["node_rank"], host, port)
+
+
+def _span(text: str) -> tuple[int, int]:
+    parts = text.split(":")
+    if len(parts) > 2 or not all(part.isdigit() for part in parts):
+        raise ConfigError(f"--nnodes {text}: write N or MIN:MAX")
+    least, most = int(parts[0]), int(parts[-1])
+    if not 0 < least <= most:
+        raise ConfigError(f"--nnodes {text}: 1 <= MIN <= MAX must hold")
+    return least, most
+
+
+def _conf(text: str) -> dict[str, str]:
+    """`key=value,...`; quotes around values are dropped, as shells pass them on at times."""
+    pairs: dict[str, str] = {}
+    for entry in filter(None, (entry.strip() for entry in text.split(","))):
+        key, equals, value = entry.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--rdzv-conf {entry!r}: write key=value pairs with commas between them")
+        pairs[key.strip()] = value.strip().strip("\"'")
+    return pairs
+
+
+def _endpoint(given: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Host and port of rank 0's store; --rdzv-endpoint stands for both master options."""
+    endpoint = given["rdzv_endpoint"]
+    if not endpoint:
+        return given["master_addr"] or given["local_addr"], given["master_port"]
+    host, colon, port = endpoint.rpartition(":") if not endpoint.endswith("]") else (endpoint, "", "")
+    if not colon:
+        host, port = endpoint, ""
+    if port and not (port.isdigit() and int(port) < 65536):
+        raise ConfigError(f"--rdzv-endpoint {endpoint}: the port must be a number below 65536")
+    return host.strip("[]"), int(port) if port else given["master_port"]

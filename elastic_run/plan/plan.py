@@ -5,6 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elastic_run.core.policy import Policy
+from elastic_run.plan.output import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The launchers that make up the job, each with the same number of workers."""
+
+    count: int = 1
+    rank: int = 0
+    master_addr: str | None = None
+    """Where rank 0's store listens; None for the loopback of a single node."""
+    master_port: int = 0
+    """0: a free one for each round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,18 +27,20 @@ class Plan:
     argv: tuple[str, ...]
     workers: int
     policy: Policy
+    output: Output
+    nodes: Nodes = field(default_factory=Nodes)
+    role: str = "default"
+    script_on_stdin: bool = False
     run_id: str | None = None
     """`--rdzv-id` as given."""
     log_dir: str | None = None
     """`--log-dir` as given; None for the default place."""
-    master_port: int = 0
-    """0: a free one for each round."""
     signals: tuple[int, ...] = ()
     """Signals to forward besides SIGTERM, SIGINT and SIGHUP."""
     progress_file: str | None = None
     prefix: str = "auto"
     """Rank before each console line: auto (on a terminal, with several ranks), always, never."""
+    numa_binding: str | None = None
+    virtual_local_rank: bool = False
     plain_exit_code: bool = False
     """1 for every failure, as torchrun does."""
-    origins: dict[str, str] = field(default_factory=dict)
-    """Option -> where its value came from, for those that are not defaults."""

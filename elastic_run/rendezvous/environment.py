@@ -44,9 +44,12 @@ class JobWide:
     """What is the same for all workers of a job."""
 
     run_id: str
+    role: str
     max_restarts: int | None
     threads: int | None
     """Value for OMP_NUM_THREADS where the user has set none; None leaves it alone."""
+    virtual_local_rank: bool = False
+    """Every rank sees one device and is its local rank 0."""
 
 
 def worker_environment(
@@ -60,10 +63,10 @@ def worker_environment(
         "RANK": str(order.rank),
         "GROUP_RANK": str(place.node_rank),
         "ROLE_RANK": str(order.rank),
-        "ROLE_NAME": "default",
+        "ROLE_NAME": job.role,
         "LOCAL_WORLD_SIZE": str(len(ranks)),
         "WORLD_SIZE": str(place.world_size),
-        "GROUP_WORLD_SIZE": "1",
+        "GROUP_WORLD_SIZE": str(place.world_size // len(ranks)),
         "ROLE_WORLD_SIZE": str(place.world_size),
         "MASTER_ADDR": place.master_addr,
         "MASTER_PORT": str(place.master_port),
@@ -74,7 +77,25 @@ def worker_environment(
         "TORCHELASTIC_ERROR_FILE": error_file,
         MARK: f"{outer}:{mark}" if outer else mark,
     }
+    if job.virtual_local_rank:
+        given |= {"LOCAL_RANK": "0", **_one_device(base, order.local_rank)}
     defaults = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
     if job.threads is not None:
         defaults["OMP_NUM_THREADS"] = str(job.threads)
     return {**defaults, **base, **given}
+
+
+VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
+ALWAYS_SET = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
+
+
+def _one_device(base: Mapping[str, str], local_rank: int) -> dict[str, str]:
+    """The rank's own entry of each visible-device variable, or its number where nothing limits the devices."""
+    chosen = {}
+    for variable in VISIBLE_DEVICES:
+        entries = [entry.strip() for entry in base.get(variable, "").split(",") if entry.strip()]
+        if local_rank < len(entries):
+            chosen[variable] = entries[local_rank]
+        elif not entries and variable in ALWAYS_SET:
+            chosen[variable] = str(local_rank)
+    return chosen

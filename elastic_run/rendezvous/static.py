@@ -1,8 +1,9 @@
-"""Ranks known without asking anybody: one node holds them all. Each round gets a port of its own for its store."""
+"""Ranks known without asking anybody: node k of n equal ones holds ranks k·m … k·m+m-1."""
 
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass, field
 
 from elastic_run.core.events import RendezvousFinished
 from elastic_run.core.vocabulary import Assignment
@@ -10,31 +11,44 @@ from elastic_run.core.vocabulary import Assignment
 LOOPBACK = "127.0.0.1"
 
 
-class SingleNode:
-    """Hands out ranks 0 … n-1. The port is kept bound, not listening, so that nobody else is given it meanwhile.
+@dataclass(slots=True)
+class Static:
+    """`port` 0: a new one for each round, on a single node. On several nodes all must be told the same one.
 
-    Rank 0's store can still bind it: both sockets carry SO_REUSEADDR, and Linux refuses that only while one listens.
+    On rank 0's node the port is kept bound, not listening, so that nobody else is given it meanwhile. Rank 0's store
+    can still bind it: both sockets carry SO_REUSEADDR, and Linux refuses that only while one listens.
     """
 
-    def __init__(self, workers: int, port: int = 0) -> None:
-        self._workers = workers
-        self._port = port
-        self._held: socket.socket | None = None
+    workers: int
+    nodes: int = 1
+    node_rank: int = 0
+    host: str | None = None
+    port: int = 0
+    held: socket.socket | None = field(default=None, init=False)
 
     def begin(self, round: int) -> RendezvousFinished:
+        host = self.host or LOOPBACK
+        port = self.port
+        if self.node_rank == 0:
+            try:
+                port = self._hold()
+            except OSError as error:
+                return RendezvousFinished(round, None, f"port {self.port} for rank 0's store: {error.strerror}")
+        first = self.node_rank * self.workers
+        ranks = tuple(range(first, first + self.workers))
+        world = self.nodes * self.workers
+        return RendezvousFinished(round, Assignment(round, self.node_rank, ranks, world, host, port))
+
+    def _hold(self) -> int:
         self.close()
-        self._held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._held.bind((LOOPBACK, self._port))
-        except OSError as error:
-            return RendezvousFinished(round, None, f"port {self._port} on {LOOPBACK}: {error.strerror}")
-        port: int = self._held.getsockname()[1]
-        ranks = tuple(range(self._workers))
-        return RendezvousFinished(round, Assignment(round, 0, ranks, self._workers, LOOPBACK, port))
+        self.held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.held.bind(("" if self.nodes > 1 else LOOPBACK, self.port))
+        port: int = self.held.getsockname()[1]
+        return port
 
     def close(self) -> None:
         """Give the port back."""
-        if self._held is not None:
-            self._held.close()
-            self._held = None
+        if self.held is not None:
+            self.held.close()
+            self.held = None

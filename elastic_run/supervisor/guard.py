@@ -53,9 +53,17 @@ class Guard:
     def pid(self) -> int:
         return self.process.pid
 
-    def spawn(self, key: int, argv: Sequence[str], env: Mapping[str, str], cwd: str, fds: tuple[int, int, int]) -> None:
+    def spawn(
+        self,
+        key: int,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        fds: tuple[int, int, int],
+        cpus: Sequence[int] | None,
+    ) -> None:
         """Ask for a worker; `Started` comes back from `read()`. The descriptors stay open until then."""
-        request = {"id": key, "argv": list(argv), "env": dict(env), "cwd": cwd}
+        request = {"id": key, "argv": list(argv), "env": dict(env), "cwd": cwd, "cpus": cpus and list(cpus)}
         self.waiting[key] = (request, fds)
         self._send(request, fds)
 

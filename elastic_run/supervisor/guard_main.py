@@ -119,6 +119,8 @@ class Guard:
             if os.getppid() != self.launcher:
                 os._exit(1)
             os.chdir(request["cwd"])
+            if request["cpus"]:
+                os.sched_setaffinity(0, request["cpus"])
             for target, fd in enumerate(fds):
                 os.dup2(fd, target)
             if select.select([status], [status], [], 0)[0]:

@@ -36,6 +36,10 @@ class Stream:
     incarnation: int
     attempt: int
     name: str
+    prefix: bytes
+    """Of each line on the console."""
+    filters: tuple[bytes, ...]
+    """A line with one of these is also copied into the attempt's filtered log."""
     file: FileIO
     """Closed when the last thread lets go of it."""
     taken: dict[str, int]
@@ -44,6 +48,8 @@ class Stream:
     cut: int = 0
     ended: bool = False
     """Nothing more will be written."""
+    begun: bytes = b""
+    """The line without its end that the filters saw last."""
 
     def measure(self) -> None:
         self.size = os.fstat(self.file.fileno()).st_size
@@ -64,6 +70,15 @@ class Stream:
         return self.ended and all(at >= self.size for at in self.taken.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """What is to happen to a stream: who reads it, its prefix on the console, its filters."""
+
+    readers: tuple[str, ...]
+    prefix: bytes = b""
+    filters: tuple[bytes, ...] = ()
+
+
 class Logs:
     """`readers` name who copies or shows; each is woken through its function when there is something new."""
 
@@ -78,25 +93,27 @@ class Logs:
             raise OSError(ctypes.get_errno(), "inotify_init1: raise fs.inotify.max_user_instances")
         threading.Thread(target=self._follow, name="logs", daemon=True).start()
 
-    def open(self, rank: Rank, incarnation: int, attempt: int) -> tuple[int, int]:
-        """Descriptors for a new worker's stdout and stderr. The rank's earlier streams have ended."""
-        return self._open(rank, incarnation, attempt, "stdout"), self._open(rank, incarnation, attempt, "stderr")
-
-    def _open(self, rank: Rank, incarnation: int, attempt: int, name: str) -> int:
+    def open(self, rank: Rank, incarnation: int, attempt: int, name: str, treatment: Treatment) -> int:
+        """A descriptor for a new worker's stdout or stderr. The rank's earlier stream of that name has ended."""
         path = Path(self._spool) / f"{rank}.{incarnation}.{name}"
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         if _libc.inotify_add_watch(self._inotify, os.fsencode(path), _IN_MODIFY) < 0:
             raise OSError(ctypes.get_errno(), "inotify_add_watch: raise fs.inotify.max_user_watches", str(path))
         path.unlink()  # nothing is left behind, however we end
-        zero = dict.fromkeys(self._readers, 0)
+        zero = dict.fromkeys([reader for reader in treatment.readers if reader in self._readers], 0)
         with self._lock:
             for old in self._streams:
                 old.ended = old.ended or (old.rank, old.name) == (rank, name)
-            self._streams.append(Stream(rank, incarnation, attempt, name, FileIO(fd, "r+"), zero, dict(zero)))
+            file, filters = FileIO(fd, "r+"), treatment.filters
+            new = Stream(rank, incarnation, attempt, name, treatment.prefix, filters, file, zero, dict(zero))
+            self._streams.append(new)
         return fd
 
-    def streams(self) -> list[Stream]:
-        """Those that may hold something unread, sizes up to date."""
+    def streams(self, reader: str) -> list[Stream]:
+        """Those that `reader` is concerned with, sizes up to date."""
+        return [stream for stream in self._measured() if reader in stream.taken]
+
+    def _measured(self) -> list[Stream]:
         with self._lock:
             for stream in self._streams:
                 stream.measure()
@@ -119,13 +136,13 @@ class Logs:
     def lost(self, reader: str) -> int:
         """Bytes that `reader` has lost so far."""
         with self._lock:
-            return self._lost_before[reader] + sum(s.lost[reader] for s in self._streams)
+            return self._lost_before[reader] + sum(s.lost.get(reader, 0) for s in self._streams)
 
     def _follow(self) -> None:
         """Thread: wait for writes, bound the backlog, wake the readers."""
         while True:
             os.read(self._inotify, 1 << 16)
-            for stream in self.streams():
+            for stream in self._measured():
                 self._bound(stream)
             for wake in self._readers.values():
                 wake()

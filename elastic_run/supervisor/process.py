@@ -36,6 +36,8 @@ class Start:
     fds: tuple[int, int, int]
     attempt: int
     error_file: str
+    cpus: Sequence[int] | None = None
+    """Cores it may use; None: as we."""
 
 
 class Processes:
@@ -68,7 +70,7 @@ class Processes:
 
     def start(self, key: int, rank: Rank, incarnation: int, start: Start) -> None:
         self._asked[key] = (rank, incarnation, start)
-        self.guard.spawn(key, start.argv, start.env, start.cwd, start.fds)
+        self.guard.spawn(key, start.argv, start.env, start.cwd, start.fds, start.cpus)
 
     def answered(self) -> list[Event]:
         """What the guard says about starts that were asked for."""
@@ -78,6 +80,8 @@ class Processes:
         facts: list[Event] = []
         for answer in answers:
             rank, incarnation, start = self._asked.pop(answer.key)
+            if start.fds[0] > 2:
+                os.close(start.fds[0])  # opened for this worker; outputs stay open for those who read them
             if answer.error or not answer.pid:
                 facts.append(SpawnFailed(rank, incarnation, answer.error or "the guard could not fork"))
             else:

@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 
 from elastic_run.supervisor.logs import Logs, Stream
 
@@ -23,10 +22,9 @@ OURS_LIMIT = 10_000
 
 
 class Terminal:
-    """`prefix(stream)` is what stands before each line; `whole_lines`: never show a line before its end."""
+    """`whole_lines`, by stream name: never show a line before its end."""
 
-    def __init__(self, prefix: Callable[[Stream], bytes], whole_lines: dict[str, bool]) -> None:
-        self._prefix = prefix
+    def __init__(self, whole_lines: dict[str, bool]) -> None:
         self._whole_lines = whole_lines
         self._fds = {"stdout": 1, "stderr": 2}
         self._closed: set[str] = set()
@@ -91,7 +89,7 @@ class Terminal:
         more = True
         while more:
             more, waiting = False, False
-            for stream in self._logs.streams() if self._logs else []:
+            for stream in self._logs.streams(READER) if self._logs else []:
                 at, data = stream.read(READER, CHUNK)
                 shown = self._ready(stream, data, closing)
                 if shown:
@@ -125,7 +123,7 @@ class Terminal:
         goes_on = self._unfinished is not None and self._unfinished[0] is stream
         start = b"" if goes_on else self._line_break()
         self._unfinished = None if data.endswith((b"\n", b"\r")) else (stream, stream.name)
-        prefix = self._prefix(stream)
+        prefix = stream.prefix
         if not prefix:
             return start + data
         body = data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]

@@ -10,7 +10,7 @@ from elastic_run.core.commands import Spawn
 from elastic_run.core.events import Swept
 from elastic_run.core.vocabulary import Rank
 from elastic_run.supervisor.guard import worker_mark
-from elastic_run.supervisor.logs import Logs
+from elastic_run.supervisor.logs import Logs, Treatment
 from elastic_run.supervisor.process import Processes, Start
 
 
@@ -24,6 +24,12 @@ class Workers:
     scratch: str
     processes: Processes
     logs: Logs | None
+    treatment: Callable[[Rank, int, str], Treatment | None]
+    """Of the stream of that name of a rank, by rank and local rank; None: it is our own stream."""
+    stdin: str | None
+    """A file that each worker reads from its beginning; None: our own standard input."""
+    cpus: Callable[[int], Sequence[int] | None]
+    """Cores for a local rank; None: all that we may use."""
     environment: Callable[[Spawn, str, str], Mapping[str, str]]
     attempt: Callable[[int], int]
     """Number of the attempt, for the logs, from the count of restarts."""
@@ -32,12 +38,18 @@ class Workers:
         key = self.processes.next_key()
         error_file = f"{self.scratch}/{order.rank}.{order.incarnation}.error.json"
         attempt = self.attempt(order.restarts)
-        out, err = (1, 2)
-        if self.logs is not None:
-            out, err = self.logs.open(order.rank, order.incarnation, attempt)
+        out = self._stream(order, attempt, "stdout", 1)
+        err = self._stream(order, attempt, "stderr", 2)
         env = self.environment(order, f"{self.job}:{worker_mark(self.job, key)}", error_file)
-        start = Start(self.argv, env, self.cwd, (0, out, err), attempt, error_file)
+        stdin = 0 if self.stdin is None else os.open(self.stdin, os.O_RDONLY | os.O_CLOEXEC)
+        start = Start(self.argv, env, self.cwd, (stdin, out, err), attempt, error_file, self.cpus(order.local_rank))
         self.processes.start(key, order.rank, order.incarnation, start)
+
+    def _stream(self, order: Spawn, attempt: int, name: str, inherited: int) -> int:
+        treatment = self.treatment(order.rank, order.local_rank, name)
+        if treatment is None or self.logs is None:
+            return inherited
+        return self.logs.open(order.rank, order.incarnation, attempt, name, treatment)
 
     def kill(self, rank: Rank, incarnation: int, signum: int) -> None:
         self.processes.kill(rank, incarnation, signum)

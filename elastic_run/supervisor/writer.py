@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from elastic_run.supervisor.logs import Logs, Stream
@@ -32,6 +33,7 @@ class Writer:
         self._torn: set[Path] = set()
         self._logs: Logs | None = None
         self._log_path: Callable[[Stream], Path] | None = None
+        self._max_size: int | None = None
         self.lost_records = 0
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
@@ -39,9 +41,9 @@ class Writer:
     def wake(self) -> None:
         self._wake.set()
 
-    def follow(self, logs: Logs, path: Callable[[Stream], Path]) -> None:
-        """Copy the workers' output to `path(stream)` from now on."""
-        self._logs, self._log_path = logs, path
+    def follow(self, logs: Logs, path: Callable[[Stream], Path], max_size: int | None) -> None:
+        """Copy the workers' output to `path(stream)` from now on, in files of at most `max_size` bytes."""
+        self._logs, self._log_path, self._max_size = logs, path, max_size
 
     def append(self, path: Path, data: bytes) -> None:
         """Add a whole record to the end of a file."""
@@ -126,11 +128,27 @@ class Writer:
     def _copy_logs(self) -> None:
         if self._logs is None or self._log_path is None:
             return
-        for stream in self._logs.streams():
+        for stream in self._logs.streams(READER):
             path = self._log_path(stream)
             while True:
-                at, data = stream.read(READER, CHUNK)
+                at, data = stream.read(READER, min(CHUNK, self._max_size or CHUNK))
                 if not data:
                     break
-                kept = self._attempt(lambda path=path, data=data: self._append(path, data))  # type: ignore[misc]
+                if self._max_size is not None:
+                    data = data[: data.rfind(b"\n") + 1] or data  # files are cut between lines
+                kept = self._attempt(partial(self._add_output, path, data))
                 stream.took(READER, at, len(data), lost=0 if kept else len(data))
+                if stream.filters:
+                    self._attempt(partial(self._filter, stream, path, data))
+
+    def _add_output(self, path: Path, data: bytes) -> None:
+        if self._max_size is not None and path.exists() and path.stat().st_size + len(data) > self._max_size:
+            path.replace(path.with_name(path.name + ".1"))
+        self._append(path, data)
+
+    def _filter(self, stream: Stream, path: Path, data: bytes) -> None:
+        """Copy lines with one of the stream's texts into the attempt's filtered log."""
+        *lines, stream.begun = (stream.begun + data).split(b"\n")
+        chosen = [stream.prefix + line + b"\n" for line in lines if any(text in line for text in stream.filters)]
+        if chosen:
+            self._append(path.parent.parent / f"filtered_{stream.name}.log", b"".join(chosen))

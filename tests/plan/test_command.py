@@ -11,8 +11,9 @@ from elastic_run.errors import ConfigError
 from elastic_run.plan.command import command
 
 
-def argv(target: str, *args: str, module: bool = False, no_python: bool = False, **env: str) -> tuple[str, ...]:
-    return command(target, args, module=module, no_python=no_python, environ=env)
+def argv(target: str, *args: str, python: str = sys.executable, **flags: bool) -> tuple[str, ...]:
+    how = {"module": False, "no_python": False, **flags}
+    return command(target, args, interpreter=python, **how)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ def test_a_program_is_found_on_the_path() -> None:
 
 
 def test_python_exec_is_another_interpreter_with_other_modules() -> None:
-    assert argv("anything", module=True, PYTHON_EXEC="/opt/py")[:3] == ("/opt/py", "-u", "-m")
+    assert argv("anything", module=True, python="/opt/py")[:3] == ("/opt/py", "-u", "-m")
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,17 @@ from contextlib import closing
 from elastic_run.core.commands import Spawn
 from elastic_run.core.vocabulary import Assignment
 from elastic_run.rendezvous.environment import GIVEN, JobWide, is_nested, scrubbed, worker_environment
-from elastic_run.rendezvous.static import SingleNode
+from elastic_run.rendezvous.static import Static
 
 ORDER = Spawn(3, 1, 2, 4, Assignment(5, 0, (2, 3), 4, "127.0.0.1", 1234))
 
 
-def env(base: dict[str, str], restarts: int | None = 7, threads: int | None = 2) -> dict[str, str]:
-    return worker_environment(base, JobWide("id", restarts, threads), ORDER, mark="j:j.1", error_file="/e")
+def env(
+    base: dict[str, str], restarts: int | None = 7, threads: int | None = 2, virtual: bool = False
+) -> dict[str, str]:
+    return worker_environment(
+        base, JobWide("id", "trainer", restarts, threads, virtual), ORDER, mark="j:j.1", error_file="/e"
+    )
 
 
 def test_it_gives_what_torchrun_gives() -> None:
@@ -29,6 +33,20 @@ def test_it_gives_what_torchrun_gives() -> None:
     assert (given["MASTER_ADDR"], given["MASTER_PORT"]) == ("127.0.0.1", "1234")
     assert (given["TORCHELASTIC_RESTART_COUNT"], given["TORCHELASTIC_MAX_RESTARTS"]) == ("4", "7")
     assert given["TORCHELASTIC_RUN_ID"] == "id"
+    assert (given["ROLE_NAME"], given["GROUP_WORLD_SIZE"]) == ("trainer", "2")
+
+
+def test_a_virtual_local_rank_sees_its_one_device() -> None:
+    given = env({"ASCEND_RT_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "7"}, virtual=True)
+    assert given["LOCAL_RANK"] == "0"
+    assert (given["ASCEND_RT_VISIBLE_DEVICES"], given["CUDA_VISIBLE_DEVICES"]) == ("5", "1")
+    assert given["HIP_VISIBLE_DEVICES"] == "7"
+    assert env({}, virtual=False)["LOCAL_RANK"] == "1"
+
+
+def test_a_later_node_holds_the_later_ranks() -> None:
+    place = Static(4, nodes=2, node_rank=1, host="first", port=29500).begin(0).assignment
+    assert place == Assignment(0, 1, (4, 5, 6, 7), 8, "first", 29500)
 
 
 def test_unlimited_restarts_are_still_a_number() -> None:
@@ -57,7 +75,7 @@ def test_a_nested_launch_keeps_only_the_mark_of_its_outer_one() -> None:
 
 
 def test_each_round_has_a_port_of_its_own_that_a_store_can_bind() -> None:
-    with closing(SingleNode(2)) as node:
+    with closing(Static(2)) as node:
         first, second = node.begin(0).assignment, node.begin(1).assignment
         check_rounds(first, second)
 
@@ -76,7 +94,7 @@ def test_a_port_in_use_is_no_rendezvous() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with closing(SingleNode(1, other.getsockname()[1])) as node:
+        with closing(Static(1, port=other.getsockname()[1])) as node:
             answer = node.begin(0)
     assert answer.assignment is None
     assert "Address already in use" in answer.error
