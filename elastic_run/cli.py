@@ -58,9 +58,9 @@ def _launch_command(argv: Sequence[str]) -> tuple[click.Command, list[str]]:
 
             click.echo("\n".join(preview(plan, origins(context))))
             return
-        from elastic_run.launch import launch
+        from elastic_run.compose import run_job
 
-        launch(plan)
+        run_job(plan)
 
     return launch_command, expanded(argv, launch_command)
 

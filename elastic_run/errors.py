@@ -40,5 +40,22 @@ class PlatformError(ElasticRunError):
     exit_code = ExitCode.UNAVAILABLE
 
 
+class WorkersFailed(ElasticRunError):
+    """The job of `elastic_run.launch` failed.
+
+    Attributes:
+        code: the launcher's exit code.
+        rank: of the first failure; None if no rank is to blame.
+        error: what that rank said in its error file, if anything.
+        tail: the end of its stderr.
+    """
+
+    def __init__(
+        self, because: str, code: int, rank: int | None = None, error: str | None = None, tail: str = ""
+    ) -> None:
+        super().__init__(f"{because}: {error}" if error else because)
+        self.code, self.rank, self.error, self.tail = code, rank, error, tail
+
+
 class InvariantBroken(ElasticRunError):
     """The core contradicts itself: a bug of ours. Carries the story."""

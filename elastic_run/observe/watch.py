@@ -26,13 +26,24 @@ class Watch:
     replace: Callable[[Path, bytes], None]
     run: RunDirectory | None
     logs: Callable[[int, int], str | None]
+    summary_file: Path | None = None
     began: float = field(default_factory=time.time)
+    culprit: dict[str, Any] | None = None
     marks: list[tuple[int, str, float]] = field(default_factory=list)
 
     def note(self, order: Note) -> None:
         self.say(order.text)
 
     def explain(self, order: Explain) -> None:
+        fault = order.fault
+        self.culprit = {
+            "rank": fault.rank,
+            "host": self.agent.site.host,
+            "pid": fault.pid,
+            "because": fault.because,
+            "error": fault.error.message if fault.error else None,
+            "tail": fault.tail,
+        }
         for line in box(order, self.agent.site.host, self.logs(order.fault.rank, order.restarts)):
             self.say(line)
 
@@ -61,13 +72,12 @@ class Watch:
     def close(self, left: Exit, code: int, lost: dict[str, int]) -> None:
         """Write the verdict; `code` is what the launcher really ends with."""
         self._keep_state()
-        if self.run is None:
-            return
         summary = {
             "version": __version__,
             "exit_code": code,
             "origin": left.origin.value,
             "because": left.because,
+            "culprit": self.culprit if code else None,
             "restarts": self.agent.job.restarts,
             "incidents": self.agent.job.incidents,
             "began": self.began,
@@ -75,7 +85,9 @@ class Watch:
             "phases": [{"incident": i, "phase": p, "at": at} for i, p, at in self.marks if p != Phase.DONE.value],
             "lost": lost,
         }
-        self.replace(self.run.summary, _json(summary))
+        for path in (self.run.summary if self.run else None, self.summary_file):
+            if path is not None:
+                self.replace(path, _json(summary))
 
 
 def _json(value: dict[str, Any]) -> bytes:

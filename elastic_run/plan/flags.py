@@ -122,6 +122,7 @@ OPTIONS: list[Callable[[Any], Any]] = [
             "pairs such as 0:1,10:3.", default="0"),
     _option("tee", "Output that goes to files and, with prefixes, to the console; same grammar.", default="0"),
     _option("log-dir", "Where run directories go.  [default: ./elastic-run-logs]", type=click.Path()),
+    _option("summary-file", "Also write the summary of the run (JSON) to this file.", type=click.Path()),
     _option("log-max-size", "Size at which a rank's log file is put aside as <name>.1, such as 500M."),
     _option("local-ranks-filter", "Only these local ranks are shown on the console, such as 0,1.", default=""),
     _option("ranks-filter", "Only these ranks, counted over all nodes, are shown on the console.", default=""),
@@ -236,6 +237,7 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
         prefix=given["prefix"],
         numa_binding=given["numa_binding"],
         virtual_local_rank=given["virtual_local_rank"],
+        summary_file=given["summary_file"],
         plain_exit_code=given["exit_code"] == "torchrun",
     )
 

@@ -42,5 +42,7 @@ class Plan:
     """Rank before each console line: auto (on a terminal, with several ranks), always, never."""
     numa_binding: str | None = None
     virtual_local_rank: bool = False
+    summary_file: str | None = None
+    """Also gets what summary.json gets."""
     plain_exit_code: bool = False
     """1 for every failure, as torchrun does."""

@@ -12,12 +12,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGTERM
 from typing import NoReturn
 
 from elastic_run.clusterd.controller import Controller
 from elastic_run.clusterd.loopback import Loopback
 from elastic_run.core.agent import Agent
 from elastic_run.core.commands import Exit, Spawn
+from elastic_run.core.events import Event, QuitRequested
 from elastic_run.core.vocabulary import Origin, Rank, Site
 from elastic_run.errors import ConfigError, ElasticRunError, ExitCode
 from elastic_run.observe import rundir
@@ -28,6 +30,7 @@ from elastic_run.observe.words import size
 from elastic_run.plan import numa
 from elastic_run.plan.output import Place
 from elastic_run.plan.plan import Plan
+from elastic_run.python import PARENT_FD
 from elastic_run.rendezvous.environment import JobWide, worker_environment
 from elastic_run.rendezvous.static import Static
 from elastic_run.supervisor import orphans, terminal, writer
@@ -50,7 +53,7 @@ CONSOLE_WAIT = 5.0
 GUARD_WAIT = 1.0
 
 
-def launch(plan: Plan) -> NoReturn:
+def run_job(plan: Plan) -> NoReturn:
     """Run a job to its end, then end this process with the job's code. Main thread only.
 
     It ends with os._exit, so that a thread stuck in a hung file system or console cannot hold it.
@@ -60,7 +63,7 @@ def launch(plan: Plan) -> NoReturn:
     """
     open_standard_streams()
     orphans.become_subreaper()
-    os._exit(_Launch(plan).run())
+    os._exit(_Job(plan).run())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class _Where:
     run_id: str
 
 
-class _Launch:
+class _Job:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.job = uuid.uuid4().hex
@@ -87,6 +90,7 @@ class _Launch:
         agent = Agent(self.plan.policy, Site(nodes.rank, self.host, self.plan.workers))
         self._follow_logs(where)
         watch = Watch(agent, self.terminal.say, self.writer.replace, where.run, self._log_finder(where))
+        watch.summary_file = Path(self.plan.summary_file).absolute() if self.plan.summary_file else None
         clock = Loopback(Controller(where.run_id), inbox.post)
         loop: Loop | None = None
 
@@ -109,9 +113,22 @@ class _Launch:
         loop = Loop(agent, shell, self._journal(where, agent), processes.collect, clock)
         loop.listen(inbox, inbox.read)
         loop.listen(signals, signals.read)
+        self._listen_to_caller(loop)
         loop.listen(processes.guard.link, processes.answered)
         left = self._supervise(loop, agent)
         return self._close(left, watch, processes, where)
+
+    def _listen_to_caller(self, loop: Loop) -> None:
+        """`elastic_run.launch` hands down a pipe that closes when its process ends: the job is then stopped."""
+        fd = os.environ.pop(PARENT_FD, "")
+        if not fd.isdigit():
+            return
+
+        def gone() -> list[Event]:
+            loop.selector.unregister(int(fd))
+            return [QuitRequested(SIGTERM)]
+
+        loop.listen(int(fd), gone)
 
     # -- before
 
@@ -278,7 +295,7 @@ class _Launch:
 
     def _says_more(self, code: int, left: Exit) -> bool:
         """Whether the code is more than what the sentence says already."""
-        return code != ExitCode.OK and not left.because.endswith(f"exit code {code}")
+        return code != ExitCode.OK and f"exit code {code}" not in left.because
 
     def _say_what_was_lost(self, lost: dict[str, int]) -> None:
         for what, count in lost.items():
