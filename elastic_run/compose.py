@@ -20,7 +20,7 @@ from elastic_run.clusterd.loopback import Loopback
 from elastic_run.core.agent import Agent
 from elastic_run.core.commands import Exit, Spawn
 from elastic_run.core.events import Event, QuitRequested
-from elastic_run.core.vocabulary import Origin, Rank, Site
+from elastic_run.core.vocabulary import Origin, Rank, Site, signal_name
 from elastic_run.errors import ConfigError, ElasticRunError, ExitCode
 from elastic_run.observe import rundir
 from elastic_run.observe.journal import Journal
@@ -41,7 +41,7 @@ from elastic_run.supervisor.loop import Loop
 from elastic_run.supervisor.process import Processes
 from elastic_run.supervisor.progress import ProgressFile
 from elastic_run.supervisor.shell import Shell
-from elastic_run.supervisor.signals import Signals
+from elastic_run.supervisor.signals import DEFAULT, Signals
 from elastic_run.supervisor.terminal import Terminal
 from elastic_run.supervisor.workers import Workers, open_standard_streams
 from elastic_run.supervisor.writer import Writer
@@ -84,7 +84,8 @@ class _Job:
         self.logs: Logs | None = None
 
     def run(self) -> int:
-        where, nodes = self._places(), self.plan.nodes
+        nodes, rendezvous = self.plan.nodes, self._rendezvous()
+        where = self._places()
         inbox = Inbox()
         signals = Signals(self.plan.signals, lambda: self.terminal.say("Ctrl-Z is ignored: workers cannot be paused"))
         agent = Agent(self.plan.policy, Site(nodes.rank, self.host, self.plan.workers))
@@ -105,7 +106,7 @@ class _Job:
         shell = Shell(
             workers=self._workers(where, processes),
             reporter=clock,
-            rendezvous=Static(self.plan.workers, nodes.count, nodes.rank, nodes.master_addr, nodes.master_port),
+            rendezvous=rendezvous,
             progress=ProgressFile(self.plan.progress_file, inbox.post),
             people=watch,
             post=inbox.post,
@@ -131,6 +132,16 @@ class _Job:
         loop.listen(int(fd), gone)
 
     # -- before
+
+    def _rendezvous(self) -> Static:
+        nodes = self.plan.nodes
+        static = Static(self.plan.workers, nodes.count, nodes.rank, nodes.master_addr, nodes.master_port)
+        if nodes.rank == 0 and nodes.master_port:
+            try:
+                static.hold()
+            except OSError as error:
+                raise ConfigError(f"--master-port {nodes.master_port}: {error.strerror}; choose another") from error
+        return static
 
     def _places(self) -> _Where:
         """The run directory, made by the writer because its file system may hang, and the node-local scratch."""
@@ -197,7 +208,12 @@ class _Job:
         if self.plan.workers > 1:
             threads = max(1, len(os.sched_getaffinity(0)) // self.plan.workers)
         job = JobWide(
-            where.run_id, self.plan.role, self.plan.policy.max_restarts, threads, self.plan.virtual_local_rank
+            run_id=where.run_id,
+            role=self.plan.role,
+            max_restarts=self.plan.policy.max_restarts,
+            threads=threads,
+            signals=",".join(signal_name(number) for number in (*DEFAULT, *self.plan.signals)),
+            virtual_local_rank=self.plan.virtual_local_rank,
         )
         base = dict(os.environ)
 

@@ -19,6 +19,7 @@ TIERS = {
     "command line": ["tests/cli"],
     "processes": ["tests/process"],
     "spike": ["tests/spike"],
+    "compatibility": ["tests/compat"],
 }
 TOP = Path(__file__).parent.parent
 

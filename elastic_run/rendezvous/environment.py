@@ -17,7 +17,7 @@ GIVEN = frozenset(
         "LOCAL_RANK", "RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "LOCAL_WORLD_SIZE", "WORLD_SIZE",
         "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT",
         "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
-        "TORCHELASTIC_ERROR_FILE",
+        "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE",
     }
 )  # fmt: skip
 """What torchrun gives each worker (torch 2.1-2.15); a value inherited from an outer launcher is never right."""
@@ -48,6 +48,8 @@ class JobWide:
     max_restarts: int | None
     threads: int | None
     """Value for OMP_NUM_THREADS where the user has set none; None leaves it alone."""
+    signals: str = "SIGTERM,SIGINT,SIGHUP"
+    """Names of those that the launcher passes on."""
     virtual_local_rank: bool = False
     """Every rank sees one device and is its local rank 0."""
 
@@ -74,6 +76,7 @@ def worker_environment(
         "TORCHELASTIC_MAX_RESTARTS": str(UNLIMITED if job.max_restarts is None else job.max_restarts),
         "TORCHELASTIC_RUN_ID": job.run_id,
         "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": job.signals,
         "TORCHELASTIC_ERROR_FILE": error_file,
         MARK: f"{outer}:{mark}" if outer else mark,
     }

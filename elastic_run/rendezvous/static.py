@@ -31,7 +31,7 @@ class Static:
         port = self.port
         if self.node_rank == 0:
             try:
-                port = self._hold()
+                port = self.hold()
             except OSError as error:
                 return RendezvousFinished(round, None, f"port {self.port} for rank 0's store: {error.strerror}")
         first = self.node_rank * self.workers
@@ -39,7 +39,8 @@ class Static:
         world = self.nodes * self.workers
         return RendezvousFinished(round, Assignment(round, self.node_rank, ranks, world, host, port))
 
-    def _hold(self) -> int:
+    def hold(self) -> int:
+        """Take the port of the next round; OSError if somebody else has it."""
         self.close()
         self.held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

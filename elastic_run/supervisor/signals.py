@@ -37,9 +37,6 @@ class Signals:
         self._before: dict[int, Handler] = {}
         for signum in sorted({*wanted, signal.SIGCHLD, signal.SIGTSTP}):
             self._before[signum] = signal.signal(signum, _noted)
-        # A background launcher that writes to its terminal under `stty tostop` would be stopped, and its guard
-        # would end the job.
-        self._before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, self._before.keys())
         if signal.SIGQUIT not in wanted:
             faulthandler.register(signal.SIGQUIT, all_threads=True, chain=False)

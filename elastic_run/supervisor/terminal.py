@@ -6,6 +6,7 @@ A console that is closed or never read costs what would have been shown there, c
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections import deque
@@ -67,6 +68,9 @@ class Terminal:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        # Else a background launcher that writes to its terminal under `stty tostop` would be stopped, and its guard
+        # would end the job. Blocked in this thread only: workers inherit the main thread's mask.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
         partial = False
         while True:
             self._wake.wait(PARTIAL_AFTER if partial else None)

@@ -1,0 +1,5 @@
+"""Shows what comes on standard input."""
+
+import sys
+
+print("read", sys.stdin.read().split(), flush=True)
