@@ -12,8 +12,8 @@ demo: $(VENV)/.run  ## Train a small language model, lose a rank on the way, rec
 	$(BIN)/elastic-run --nproc-per-node 4 --max-restarts 3 examples/train_lm.py \
 	  --steps 40 --save-every 10 --checkpoint demo-checkpoint --die-at 25 --die-rank 2
 
-test: $(VENV)/.test  ## The whole suite.
-	$(BIN)/python tests/tiers.py
+test: $(VENV)/.test  ## The suite; TIERS=--slow adds the comparison with torchrun and the gloo spike.
+	$(BIN)/python tests/tiers.py $(TIERS)
 
 lint: $(VENV)/.test  ## ruff and mypy.
 	$(BIN)/ruff check .

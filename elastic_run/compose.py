@@ -31,7 +31,7 @@ from elastic_run.plan import numa
 from elastic_run.plan.output import Place
 from elastic_run.plan.plan import Plan
 from elastic_run.python import PARENT_FD
-from elastic_run.rendezvous.environment import JobWide, worker_environment
+from elastic_run.rendezvous.environment import SCRATCH, JobWide, worker_environment
 from elastic_run.rendezvous.static import Static
 from elastic_run.supervisor import orphans, terminal, writer
 from elastic_run.supervisor.guard import Guard
@@ -96,8 +96,9 @@ class _Job:
         loop: Loop | None = None
 
         def guard(leaders: Callable[[], Sequence[int]]) -> Guard:
-            def listen() -> None:
+            def listen(dead: socket.socket) -> None:
                 if loop is not None:
+                    loop.selector.unregister(dead)
                     loop.listen(processes.guard.link, processes.answered)
 
             return Guard(self.job, self.plan.policy.stop_grace, where.scratch, listen, leaders)
@@ -218,7 +219,8 @@ class _Job:
         base = dict(os.environ)
 
         def environment(order: Spawn, mark: str, error_file: str) -> dict[str, str]:
-            return worker_environment(base, job, order, mark=mark, error_file=error_file)
+            ours = worker_environment(base, job, order, mark=mark, error_file=error_file)
+            return {**ours, SCRATCH: where.scratch}
 
         return Workers(
             job=self.job,
@@ -323,9 +325,13 @@ class _Job:
 
 def _scratch(job: str) -> str:
     """A node-local directory for spool and error files, where there is most room; the guard removes it."""
-    places = dict.fromkeys([tempfile.gettempdir(), "/dev/shm", "/tmp"])
-    usable = [p for p in places if os.access(p, os.W_OK | os.X_OK)]
-    best = max(usable, key=lambda p: shutil.disk_usage(p).free, default=tempfile.gettempdir())
+    outer = os.environ.get(SCRATCH)
+    if outer:  # so that the outer launcher's guard removes it where ours cannot any more
+        places = [outer]
+    else:
+        places = [tempfile.gettempdir(), "/dev/shm", "/tmp"]
+    usable = [place for place in places if os.access(place, os.W_OK | os.X_OK)] or [tempfile.gettempdir()]
+    best = max(usable, key=lambda place: shutil.disk_usage(place).free)
     path = Path(best) / f"elastic-run-{job}"
     path.mkdir(mode=0o700)
     return str(path)

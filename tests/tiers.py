@@ -21,12 +21,16 @@ TIERS = {
     "spike": ["tests/spike"],
     "compatibility": ["tests/compat"],
 }
+SLOW = ("spike", "compatibility")
+"""Only with --slow, as in CI."""
 TOP = Path(__file__).parent.parent
 
 
 def main() -> int:
     seconds = {}
     for tier, paths in TIERS.items():
+        if tier in SLOW and "--slow" not in sys.argv:
+            continue
         began = time.monotonic()
         code = subprocess.call([sys.executable, "-m", "pytest", "-q", *paths], cwd=TOP)
         seconds[tier] = time.monotonic() - began

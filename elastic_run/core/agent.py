@@ -26,8 +26,8 @@ from elastic_run.core.node import Node, Worker
 from elastic_run.core.outbox import Outbox
 from elastic_run.core.phases import UNBOUNDED, Life, Phase
 from elastic_run.core.policy import Policy
-from elastic_run.core.vocabulary import Assignment, Origin, Site
-from elastic_run.errors import ExitCode, InvariantBroken
+from elastic_run.core.vocabulary import Assignment, Site
+from elastic_run.errors import InvariantBroken
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Snapshot:
     sweeps: int
     looks: int
     calls: int
+    uuids: tuple[str, ...]
+    recovered: str
 
 
 MAX_ROUNDS = 10
@@ -96,7 +98,7 @@ class Agent:
         return Snapshot(
             self.now, tuple(replace(w) for w in self.node.workers.values()), job.assignment, job.round, job.restarts,
             job.incidents, job.began, job.training_since, tuple(budget.spent), budget.futile, budget.progress,
-            self.node.sweeps, job.looks, job.outbox.seq,
+            self.node.sweeps, job.looks, job.outbox.seq, tuple(sorted(job.uuids)), job.recovered,
         )  # fmt: skip
 
     def resume(self, past: Snapshot) -> None:
@@ -115,7 +117,8 @@ class Agent:
             past.futile,
             past.progress,
         )
-        job.looks, job.outbox.seq = past.looks, past.calls
+        job.looks, job.outbox.seq, job.uuids = past.looks, past.calls, set(past.uuids)
+        job.recovered = past.recovered
         node.workers, node.sweeps = {w.rank: replace(w) for w in past.workers}, past.sweeps
 
     def check(self) -> None:
@@ -137,7 +140,9 @@ class Agent:
             "nobody is asked to stop while training": (
                 job.phase is not Phase.TRAINING or all(w.life is not Life.DYING for w in node.alive)
             ),
-            "nothing that is due was left undone": all(t > self.now for t in [*job.deadlines(), *node.deadlines()]),
+            "nothing that is due was left undone": (
+                job.phase is Phase.DONE or all(t > self.now for t in [*job.deadlines(), *node.deadlines()])
+            ),
             "a limited budget is not overdrawn": (
                 self.policy.max_restarts is None
                 or self.policy.window is not None
@@ -173,10 +178,7 @@ class Agent:
             case QuitRequested():
                 self.job.quit(fact.signum, at)
             case LauncherFrozen():
-                if self.job.phase is not Phase.LEAVING:
-                    because = "the launcher was suspended (SIGSTOP) and its guard ended the workers; please requeue"
-                    self.job.leave(because, Origin.LAUNCHER, ExitCode.REQUEUE, at)
-                self.node.kill(at)
+                self.job.frozen(at)
             case Tick():
                 pass
 
@@ -186,6 +188,8 @@ class Agent:
         for _ in range(MAX_ROUNDS):
             before = (self.job.phase, len(self.out))
             self.job.settle(at)  # first: what it wants of node and outbox shows as their orders in this round
+            if self.job.phase is Phase.DONE:
+                break  # Exit is the last order
             self.node.settle(at)
             self.job.outbox.settle()
             if (self.job.phase, len(self.out)) == before:

@@ -20,7 +20,8 @@ class Budget:
     spent: list[float] = field(default_factory=list)
     futile: int = 0
     """Failures in a row that made no progress."""
-    progress: str | None = None
+    progress: str | None = ""
+    """The file's state at the last look; empty is how a file that does not exist reads."""
 
     def observe(self, token: str | None, uptime: float) -> None:
         """A group failed after `uptime` seconds; `token` is the progress file's state, None if unknown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from signal import SIGTERM
 
 from elastic_run.core.budget import Budget, Verdict
@@ -102,6 +102,10 @@ class Job:
     ending: Ending | None = None
     quits: int = 0
     looks: int = 0
+    recovered: str = ""
+    """What the last incident was that the job came back from."""
+    uuids: set[str] = field(default_factory=set)
+    """Of all incidents so far; a late stop of an old one does not name the new one."""
 
     # -- facts
 
@@ -129,13 +133,14 @@ class Job:
         incident = self.incident
         if incident is None or self.phase is Phase.LEAVING:
             return
-        if self.phase is Phase.REPORTED and fact.kind is SignalKind.STOP_TRAIN and not incident.uuid:
+        if self.phase is Phase.REPORTED and fact.kind is SignalKind.STOP_TRAIN and fact.uuid not in self.uuids:
             incident.uuid, incident.stop_told = fact.uuid, True
+            self.uuids.add(fact.uuid)
         elif fact.uuid != incident.uuid or not incident.uuid:
             return
         elif fact.kind is SignalKind.GLOBAL_FAULT:
             incident.global_told = True
-        elif fact.kind is SignalKind.CHANGE_STRATEGY and incident.offer is not None:
+        elif self.phase is Phase.DIAGNOSED and fact.kind is SignalKind.CHANGE_STRATEGY and incident.offer:
             if fact.strategy in incident.offer.strategies:
                 incident.choice = fact.strategy
             else:
@@ -169,6 +174,16 @@ class Job:
             self.ending = Ending(f"stopped by {signal_name(signum)}", Origin.SIGNAL, None, signum)
             self._enter_leaving(at)
 
+    def frozen(self, at: float) -> None:
+        """The guard has ended the workers; the time in which this launcher could not act counts for nothing."""
+        if self.phase is Phase.LEAVING:
+            self.until = at + 2 * self._stop_bound()
+        else:
+            because = "the launcher was suspended (SIGSTOP) and its guard ended the workers; please requeue"
+            self.leave(because, Origin.LAUNCHER, ExitCode.REQUEUE, at)
+        self.node.kill(at)
+        self.node.wait_again(at)
+
     def leave(self, because: str, origin: Origin, code: int, at: float) -> None:
         self.ending = Ending(because, origin, code)
         self._enter_leaving(at)
@@ -177,6 +192,10 @@ class Job:
 
     def settle(self, at: float) -> None:
         """Do what the recorded facts call for in this phase. Idempotent; called until nothing changes."""
+        incident = self.incident
+        if incident and incident.progress_by is not None and at >= incident.progress_by:
+            incident.progress_by = None
+            self.budget.observe(None, incident.uptime)
         stuck = self.node.stuck(at)
         if stuck is not None:
             self._exit(ExitCode.RECYCLE_HOST, Origin.LAUNCHER, f"{stuck}; this host must be recycled")
@@ -233,9 +252,6 @@ class Job:
         if self.node.alive:
             return
         self.node.sweep(at, gently=False)
-        if self.incident.progress_by is not None and at >= self.incident.progress_by:
-            self.incident.progress_by = None
-            self.budget.observe(None, self.incident.uptime)
         if self.node.swept and self.incident.progress_by is None:
             self._enter(Phase.STOPPED, at, self.policy.signal_wait)
             self.outbox.put(self.incident.uuid, StopCompleted())
@@ -313,11 +329,9 @@ class Job:
         if incident is not None:
             self.outbox.put(incident.uuid, StatusReported(0, Strategy.RECOVER))
             assert incident.verdict is not None
-            self._note(
-                Severity.INFO,
-                f"recovered in {at - incident.opened_at:.2f} s from {self.name(incident.culprit)} "
-                f"({incident.culprit.because}): {self._all_ranks()} restarted, {incident.verdict.because}",
-            )
+            self.recovered = f"{self.name(incident.culprit)}: {incident.culprit.because}"
+            done = f"{self._all_ranks()} started again, {incident.verdict.because}"
+            self._note(Severity.INFO, f"recovered from {self.recovered}; {done}; {at - incident.opened_at:.2f} s")
 
     # -- the end
 
@@ -355,13 +369,15 @@ class Job:
                 return ExitCode.REQUEUE, ending.origin, f"{because}; please requeue"
             return (ExitCode.OK if saved else 128 + ending.signum), ending.origin, because
         if ending.code == ExitCode.OK:
-            times = f" after {self.restarts} restart{'s' if self.restarts > 1 else ''}" if self.restarts else ""
-            return (
-                ending.code,
-                ending.origin,
-                f"{self._all_ranks()} succeeded in {at - self.began:.1f} s{times}",
-            )
+            return ending.code, ending.origin, f"{self._all_ranks()} succeeded in {at - self.began:.1f} s{self._past()}"
         return ending.code, ending.origin, ending.because
+
+    def _past(self) -> str:
+        """What the job has come through, for its verdict."""
+        if not self.restarts:
+            return ""
+        times = f"; {self.restarts} restart{'s' if self.restarts > 1 else ''}"
+        return f"{times}, the last after {self.recovered}" if self.recovered else times
 
     def _overdue(self, at: float) -> None:
         """A phase lasted longer than it may."""
@@ -397,7 +413,7 @@ class Job:
         assert self.incident is not None
         fault = self.incident.culprit
         announced = fault is self.incident.announced
-        self.out.append(Explain(fault, self.node.workers[fault.rank].restarts, decision, announced))
+        self.out.append(Explain(fault, fault.restarts, decision, announced))
 
     def _note(self, severity: Severity, text: str) -> None:
         self.out.append(Note(severity, text))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from signal import SIGKILL, SIGTERM
 
 from elastic_run.core.commands import Command, Kill, Spawn, Sweep
@@ -48,6 +48,8 @@ class Sweeping:
     stuck_at: float
     pause: float
     seq: int = 0
+    asked_at: float = float("-inf")
+    """When the last search began; an answer tells what lived then."""
     next_at: float | None = None
     """None while an answer is awaited."""
     left: int | None = None
@@ -90,16 +92,21 @@ class Node:
         """What cannot be killed, in words."""
         for worker in self.alive:
             if worker.stuck_at is not None and at >= worker.stuck_at:
+                if worker.pid is None:
+                    return f"the start of rank {worker.rank} never ends"
                 return f"rank {worker.rank} (pid {worker.pid}) survives SIGKILL"
-        if self.sweeping and self.sweeping.left and at >= self.sweeping.stuck_at:
-            return f"{self.sweeping.left} process(es) left by workers survive SIGKILL"
+        sweep = self.sweeping
+        if sweep and sweep.left and sweep.next_at is not None and sweep.asked_at >= sweep.stuck_at:
+            return f"{sweep.left} process(es) left by workers survive SIGKILL"
         return None
 
     def deadlines(self) -> list[float]:
         times = [t for w in self.alive for t in (w.hard_at, w.stuck_at)]
-        if self.sweeping and not self.swept:
-            times += [self.sweeping.next_at, self.sweeping.stuck_at]
-            times += [self.sweeping.hard_at] if self.sweeping.signum != SIGKILL else []
+        sweep = self.sweeping
+        if sweep and sweep.left != 0:
+            # While a search is not answered there is nothing to escalate; the phase's bound notices one that hangs.
+            gentle = sweep.next_at is not None and sweep.signum != SIGKILL
+            times += [sweep.next_at, sweep.hard_at if gentle else None]
         return [t for t in times if t is not None]
 
     # -- facts
@@ -116,6 +123,8 @@ class Node:
         worker.pid, worker.oom_kills = fact.pid, fact.oom_kills
         if worker.stop_signal is not None:
             self.out.append(Kill(worker.rank, worker.incarnation, worker.stop_signal))
+            if worker.stuck_at is not None:
+                worker.stuck_at = at + self.policy.kill_grace
         else:
             self._move(worker, Life.RUNNING, at)
 
@@ -128,7 +137,9 @@ class Node:
         worker.status, worker.hard_at, worker.stuck_at = fact.status, None, None
         if fact.status.ok:
             return None
-        return classify(fact, node=self.site.node, pid=worker.pid, stopped=stopped, oom_before=worker.oom_kills, at=at)
+        oom = worker.oom_kills
+        fault = classify(fact, node=self.site.node, pid=worker.pid, stopped=stopped, oom_before=oom, at=at)
+        return replace(fault, restarts=worker.restarts)
 
     def spawn_failed(self, fact: SpawnFailed, at: float) -> Fault | None:
         worker = self.current(fact.rank, fact.incarnation)
@@ -138,7 +149,8 @@ class Node:
         self._move(worker, Life.EXITED, at)
         worker.status, worker.hard_at, worker.stuck_at = ExitStatus(code=126), None, None
         because = f"could not be started: {fact.why}"
-        return Fault(worker.rank, self.site.node, FaultKind.NOT_STARTED, blame, because, at, worker.status, worker.pid)
+        fault = Fault(worker.rank, self.site.node, FaultKind.NOT_STARTED, blame, because, at, worker.status, worker.pid)
+        return replace(fault, restarts=worker.restarts)
 
     def found(self, fact: Swept, at: float) -> None:
         sweep = self.sweeping
@@ -171,7 +183,8 @@ class Node:
                 self._send(worker, signum)
 
     def kill(self, at: float) -> None:
-        """SIGKILL everything now, leftovers too."""
+        """SIGKILL everything now, leftovers too, also those found later."""
+        self.stop_began = float("-inf")
         for worker in self.alive:
             if worker.life is not Life.DYING:
                 self._move(worker, Life.DYING, at)
@@ -179,6 +192,12 @@ class Node:
                 worker.hard_at = at
         if self.sweeping and self.sweeping.signum != SIGKILL:
             self.sweeping.hard_at = at
+
+    def wait_again(self, at: float) -> None:
+        """Whoever has had SIGKILL gets the whole grace once more before it counts as stuck."""
+        for worker in self.alive:
+            if worker.stuck_at is not None:
+                worker.stuck_at = at + self.policy.kill_grace
 
     def sweep(self, at: float, *, gently: bool) -> None:
         """Search for leftovers until none is left; gently gives them SIGTERM and the grace first."""
@@ -209,8 +228,9 @@ class Node:
         if escalate or at >= sweep.next_at:
             if escalate:
                 sweep.signum, sweep.stuck_at = SIGKILL, at + self.policy.kill_grace
+                sweep.pause = self.policy.sweep_every
             self.sweeps += 1
-            sweep.seq, sweep.next_at = self.sweeps, None
+            sweep.seq, sweep.asked_at, sweep.next_at = self.sweeps, at, None
             self.out.append(Sweep(sweep.seq, sweep.signum))
             if sweep.signum == SIGTERM:
                 sweep.signum = COUNT_ONLY

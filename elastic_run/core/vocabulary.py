@@ -81,6 +81,8 @@ class Fault:
     pid: int | None = None
     error: WorkerError | None = None
     tail: str = ""
+    restarts: int = 0
+    """Of the group, before the start of the life that ended."""
 
 
 class Strategy(Enum):

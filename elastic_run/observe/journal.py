@@ -95,6 +95,9 @@ def replay(path: Path) -> Difference | None:
 
     Returns:
         The first difference, or None if the decisions can be repeated exactly.
+
+    Raises:
+        ValueError: the file does not say how the launch began.
     """
     agent: Agent | None = None
     expected: list[str] = []
@@ -118,6 +121,8 @@ def replay(path: Path) -> Difference | None:
             body = {k: v for k, v in record.items() if k not in ("fact", "at", "wall")}
             cause, fact = record["fact"], decode(getattr(facts_module, record["fact"]), body)
             expected, got = [], _lines(agent.handle(fact, record["at"]))
+    if agent is None:
+        raise ValueError(f"{path}: no record of a start")
     return Difference(cause, expected, got) if expected != got else None
 
 

@@ -78,7 +78,8 @@ def _take(base: Path, name: str, returns: bool, node: int, why: str) -> RunDirec
     for number in range(NAMES_TRIED):
         job = base / (name if number == 0 else f"{name}.{number}")
         path = job / f"node_{node}"
-        job.mkdir(mode=0o700, parents=True, exist_ok=True)
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        job.mkdir(mode=0o700, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
         if _own(path, returns):
             attempts = [int(p.name.removeprefix("attempt_")) for p in path.glob("attempt_*") if p.name[8:].isdigit()]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from elastic_run.core.commands import Spawn
 
 MARK = "ELASTIC_RUN_JOB"
+SCRATCH = "ELASTIC_RUN_SCRATCH"
+"""Node-local directory of a job; a launcher nested in it makes its own inside."""
 OURS = "ELASTIC_RUN_"
 NESTED_BY = ("TORCHELASTIC_RUN_ID", MARK)
 """Either of these in our own environment means that another launcher started us."""
@@ -31,8 +33,8 @@ def is_nested(environ: Mapping[str, str]) -> bool:
 
 
 def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without what an outer launcher put there for its own worker; its mark stays."""
-    return {k: v for k, v in environ.items() if k == MARK or not _belongs_to_launcher(k)}
+    """`environ` without what an outer launcher put there for its own worker; its mark and place stay."""
+    return {k: v for k, v in environ.items() if k in (MARK, SCRATCH) or not _belongs_to_launcher(k)}
 
 
 def _belongs_to_launcher(name: str) -> bool:

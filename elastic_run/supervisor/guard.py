@@ -38,8 +38,8 @@ class Guard:
     job: str
     grace: float
     scratch: str
-    on_change: Callable[[], None]
-    """Called when `link` is a new socket: the loop must listen to it."""
+    on_change: Callable[[socket.socket], None]
+    """Called with the old one when `link` is a new socket: the loop must listen to that instead."""
     leaders: Callable[[], Sequence[int]]
     link: socket.socket = field(init=False)
     process: subprocess.Popen[bytes] = field(init=False)
@@ -83,15 +83,16 @@ class Guard:
         self.replaced += 1
         if self.replaced > MAX_REPLACED:
             raise PlatformError(f"the guard process died {self.replaced} times; something kills it")
-        self.link.close()
         for key in self.waiting:  # what the dead one may have started without saying so
             for pid in orphans.ours(worker_mark(self.job, key)):
                 orphans.send(pid, signal.SIGKILL)
+        dead = self.link
         self._exec()
+        self.on_change(dead)
+        dead.close()
         self._send({"leaders": list(self.leaders())}, ())
         for request, fds in self.waiting.values():
             self._send(request, fds)
-        self.on_change()
 
     def close(self, wait: float) -> None:
         """Let it finish: it looks for leftovers once more, removes the scratch directory and exits."""

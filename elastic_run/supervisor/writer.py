@@ -104,7 +104,7 @@ class Writer:
         try:
             fd = os.open(path, FLAGS, 0o600)
         except FileNotFoundError:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(path.parent)
             fd = os.open(path, FLAGS, 0o600)
         try:
             written = 0
@@ -152,3 +152,10 @@ class Writer:
         chosen = [stream.prefix + line + b"\n" for line in lines if any(text in line for text in stream.filters)]
         if chosen:
             self._append(path.parent.parent / f"filtered_{stream.name}.log", b"".join(chosen))
+
+
+def _make_private(directory: Path) -> None:
+    """As mkdir -p, but every directory that is made is 0700."""
+    if not directory.exists():
+        _make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
