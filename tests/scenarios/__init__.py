@@ -1,0 +1,1 @@
+"""Transcripts: what the agent orders, command by command, as a reader can follow it."""

@@ -1,0 +1,399 @@
+"""Bugs planted one at a time in a copy of the package, and the hunt for the first seed that notices one.
+
+`python -m sim.mutants [COUNT]` prints for each mutant the first of COUNT seeds that catches it (tests/ on the path).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = Path(__file__).parent.parent
+PACKAGE = TESTS.parent / "elastic_run"
+NEEDED = ("__init__.py", "errors.py", "core", "clusterd/__init__.py", "clusterd/controller.py")
+SECONDS_PER_SEED = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = (
+    Mutant(
+        "no incarnation check",
+        "core/node.py",
+        "worker.incarnation == incarnation and worker.life is not Life.EXITED",
+        "worker.life is not Life.EXITED",
+    ),
+    Mutant(
+        "an exit told twice counts twice",
+        "core/node.py",
+        "worker.incarnation == incarnation and worker.life is not Life.EXITED",
+        "worker.incarnation == incarnation",
+    ),
+    Mutant(
+        "a start told twice counts twice",
+        "core/node.py",
+        "if worker is None or worker.pid is not None:",
+        "if worker is None:",
+    ),
+    Mutant(
+        "the stop owed to a starting worker is forgotten",
+        "core/node.py",
+        "if worker.stop_signal is not None:\n            self.out",
+        "if False:\n            self.out",
+    ),
+    Mutant(
+        "an owed stop is sent as SIGTERM for ever",
+        "core/node.py",
+        "Kill(worker.rank, worker.incarnation, worker.stop_signal)",
+        "Kill(worker.rank, worker.incarnation, SIGTERM)",
+    ),
+    Mutant("no escalation to SIGKILL", "core/node.py", "self._send(worker, SIGKILL)", "pass"),
+    Mutant(
+        "SIGKILL at once",
+        "core/node.py",
+        "worker.hard_at = at + self.policy.stop_grace",
+        "worker.hard_at = at + 0.1 * self.policy.stop_grace",
+    ),
+    Mutant(
+        "asked to stop each time",
+        "core/node.py",
+        "            if worker.life is not Life.DYING:\n                self._move(worker, Life.DYING, at)\n"
+        "                worker.hard_at",
+        "            if worker.stuck_at is None:\n                worker.life = Life.DYING\n"
+        "                worker.hard_at",
+    ),
+    Mutant(
+        "the kill grace starts before the kill",
+        "core/node.py",
+        "                worker.stuck_at = at + self.policy.kill_grace\n        else:",
+        "                pass\n        else:",
+    ),
+    Mutant(
+        "leftovers are judged by old news",
+        "core/node.py",
+        "sweep.next_at is not None and sweep.asked_at >= sweep.stuck_at",
+        "at >= sweep.stuck_at",
+    ),
+    Mutant(
+        "a search that is not answered is due",
+        "core/node.py",
+        "gentle = sweep.next_at is not None and sweep.signum != SIGKILL",
+        "gentle = sweep.signum != SIGKILL",
+    ),
+    Mutant(
+        "a failed start has no logs",
+        "core/node.py",
+        "worker.status, worker.pid)\n        return replace(fault, restarts=worker.restarts)",
+        "worker.status, worker.pid)\n        return fault",
+    ),
+    Mutant(
+        "a missing progress file is progress",
+        "core/budget.py",
+        'progress: str | None = ""',
+        "progress: str | None = None",
+    ),
+    Mutant("never stuck", "core/node.py", "if worker.stuck_at is not None and at >= worker.stuck_at:", "if False:"),
+    Mutant(
+        "Swept of an old search accepted",
+        "core/node.py",
+        "fact.seq != sweep.seq or sweep.next_at is not None",
+        "sweep.next_at is not None",
+    ),
+    Mutant(
+        "leftovers are not killed",
+        "core/node.py",
+        "escalate = sweep.signum != SIGKILL and at >= sweep.hard_at",
+        "escalate = False",
+    ),
+    Mutant(
+        "leftovers get no grace at the end", "core/node.py", "signum=SIGTERM if gently else SIGKILL", "signum=SIGKILL"
+    ),
+    Mutant(
+        "the grace of leftovers starts anew",
+        "core/node.py",
+        "began = at if self.stop_began is None else self.stop_began",
+        "began = at + 0 * self.policy.stop_grace if True else 0",
+    ),
+    Mutant(
+        "one search is enough",
+        "core/node.py",
+        "return self.sweeping is not None and self.sweeping.left == 0",
+        "return self.sweeping is not None and self.sweeping.left is not None",
+    ),
+    Mutant(
+        "second quit ignored by workers",
+        "core/job.py",
+        'killing all workers now")\n            self.node.kill(at)',
+        'killing all workers now")',
+    ),
+    Mutant("second quit spares leftovers", "core/node.py", '        self.stop_began = float("-inf")\n', ""),
+    Mutant(
+        "a waking launcher spares workers",
+        "core/job.py",
+        "        self.node.kill(at)\n        self.node.wait_again(at)",
+        "        self.node.wait_again(at)",
+    ),
+    Mutant(
+        "time lost in suspension counts",
+        "core/job.py",
+        "        self.node.kill(at)\n        self.node.wait_again(at)",
+        "        self.node.kill(at)",
+    ),
+    Mutant(
+        "time lost in suspension counts while leaving",
+        "core/job.py",
+        "            self.until = at + 2 * self._stop_bound()\n",
+        "            pass\n",
+    ),
+    Mutant("a snapshot forgets the budget", "core/agent.py", "list(past.spent)", "[]"),
+    Mutant("a snapshot forgets the searches", "core/agent.py", "past.workers}, past.sweeps", "past.workers}, 0"),
+    Mutant("no uuid fence", "core/job.py", "elif fact.uuid != incident.uuid or not incident.uuid:", "elif False:"),
+    Mutant(
+        "a dead incident's stop names the new one", "core/job.py", "fact.uuid not in self.uuids", "not incident.uuid"
+    ),
+    Mutant(
+        "a strategy is taken whenever it comes",
+        "core/job.py",
+        "elif self.phase is Phase.DIAGNOSED and fact.kind",
+        "elif fact.kind",
+    ),
+    Mutant("no round fence", "core/job.py", "if fact.round != self.round or self.phase", "if self.phase"),
+    Mutant(
+        "sweep skipped before restart",
+        "core/job.py",
+        "if self.node.swept and self.incident.progress_by is None:",
+        "if self.incident.progress_by is None:",
+    ),
+    Mutant(
+        "sweep skipped in recovery",
+        "core/job.py",
+        "            if not self.node.swept:\n                return",
+        "            pass",
+    ),
+    Mutant(
+        "restart while the old ones die",
+        "core/job.py",
+        "            if self.node.alive:\n                return\n            self.node.sweep",
+        "            self.node.sweep",
+    ),
+    Mutant(
+        "leftovers not killed at the end", "core/job.py", "if self.node.swept or not self.node.workers:", "if True:"
+    ),
+    Mutant(
+        "exit before the workers",
+        "core/job.py",
+        "        assert self.ending is not None\n        if self.node.alive:\n            return",
+        "        assert self.ending is not None",
+    ),
+    Mutant(
+        "progress look never bounded",
+        "core/job.py",
+        "if incident and incident.progress_by is not None and at >= incident.progress_by:",
+        "if False:",
+    ),
+    Mutant("progress look of another incident", "core/job.py", "and fact.seq == incident.progress_seq", ""),
+    Mutant(
+        "no bound on a phase",
+        "core/job.py",
+        "elif self.until is not None and at >= self.until:",
+        "elif self.until is not None and at >= self.until and self.phase is not Phase.STOPPED:",
+    ),
+    Mutant(
+        "a second recovery has the time of the first",
+        "core/job.py",
+        "            self.until = at + bound",
+        "            pass",
+    ),
+    Mutant("budget not counted", "core/budget.py", "            self.spent.append(at)", "            pass"),
+    Mutant(
+        "a restart in a recovery is free",
+        "core/job.py",
+        "observe(None, 0.0)\n        self.incident.verdict = self.budget.spend(at)",
+        "observe(None, 0.0)\n        self.incident.verdict = self.budget.verdict(at)",
+    ),
+    Mutant(
+        "window ignored", "core/budget.py", "return self.spent if window is None else", "return self.spent if True else"
+    ),
+    Mutant("one restart too many", "core/budget.py", "if used >= limit:", "if used > limit:"),
+    Mutant("crash-loop guard off", "core/budget.py", "if self.futile >= self.policy.max_no_progress:", "if False:"),
+    Mutant(
+        "crash-loop guard on everywhere",
+        "core/budget.py",
+        "            advanced = True",
+        "            advanced = uptime >= self.policy.short_life",
+    ),
+    Mutant(
+        "progress counts for ever",
+        "core/budget.py",
+        "advanced, self.progress = token != self.progress, token",
+        "advanced = token != self.progress",
+    ),
+    Mutant("a failed recovery is progress", "core/job.py", "        self.budget.observe(None, 0.0)\n", ""),
+    Mutant(
+        "culprit chosen as last",
+        "core/faults.py",
+        "    return min(faults, key=order)",
+        "    return max(faults, key=order)",
+    ),
+    Mutant("exit code of a victim", "core/faults.py", "return (fault.blame.value, fault.at,", "return (0, fault.at,"),
+    Mutant(
+        "our own victims are culprits",
+        "core/faults.py",
+        "    if stopped:\n        failing",
+        "    if False:\n        failing",
+    ),
+    Mutant(
+        "the last words of a stopped rank do not count",
+        "core/faults.py",
+        "failing = FAILING in exited.tail and not _peer_gone(exited)",
+        "failing = False",
+    ),
+    Mutant(
+        "error files do not order deaths",
+        "core/faults.py",
+        "fault.status.signal is None, wall, fault.rank)",
+        "fault.status.signal is None, 0.0, fault.rank)",
+    ),
+    Mutant(
+        "signals do not come first",
+        "core/faults.py",
+        "fault.at, fault.status.signal is None, wall",
+        "fault.at, True, wall",
+    ),
+    Mutant(
+        "the culprit's logs are the newest",
+        "core/job.py",
+        "Explain(fault, fault.restarts, decision",
+        "Explain(fault, self.restarts, decision",
+    ),
+    Mutant(
+        "a second fault is not reported", "core/job.py", "elif self.phase is Phase.REPORTED and own:", "elif False:"
+    ),
+    Mutant(
+        "no seq fence", "core/outbox.py", "if not self.in_flight or fact.seq != self.seq:", "if not self.in_flight:"
+    ),
+    Mutant(
+        "calls do not wait for each other",
+        "core/outbox.py",
+        "if self.waiting and not self.in_flight:",
+        "if self.waiting and self.seq < 99:",
+    ),
+    Mutant(
+        "success forgets the status",
+        "core/job.py",
+        "self.outbox.put(incident.uuid, StatusReported(0, Strategy.RECOVER))",
+        "pass",
+    ),
+    Mutant(
+        "success of one is success of all",
+        "core/node.py",
+        "return bool(self.workers) and all(w.status is not None and w.status.ok for w in self.workers.values())",
+        "return any(w.status is not None and w.status.ok for w in self.workers.values())",
+    ),
+    Mutant("a saved job was not saved", "core/job.py", "saved = self.node.succeeded", "saved = False"),
+    Mutant("requeue forgotten", "core/job.py", "            if self.policy.requeue_on_stop:", "            if False:"),
+    Mutant(
+        "the quit's signal is always SIGTERM",
+        "core/job.py",
+        "self.node.stop(self.ending.signum, at)",
+        "self.node.stop(SIGTERM, at)",
+    ),
+    Mutant(
+        "orders after Exit",
+        "core/agent.py",
+        "            if self.job.phase is Phase.DONE:\n                break  # Exit is the last order\n",
+        "",
+    ),
+    Mutant("settled once", "core/agent.py", "if (self.job.phase, len(self.out)) == before:", "if True:"),
+    Mutant(
+        "controller forgets to stop", "clusterd/controller.py", "            self._tell(SignalKind.STOP_TRAIN)\n", ""
+    ),
+    Mutant("controller is in a hurry", "clusterd/controller.py", "self.timing.flush + self.timing.release\n", "0.0\n"),
+    Mutant("controller keeps an incident's reports", "clusterd/controller.py", "            self.kept.clear()\n", ""),
+    Mutant(
+        "controller never ends an incident",
+        "clusterd/controller.py",
+        "            case StatusReported() if kept.code == 0:\n                self._finish()",
+        "            case StatusReported() if kept.code == 0:\n                pass",
+    ),
+    Mutant(
+        "controller reuses a name",
+        "clusterd/controller.py",
+        "            self.incident += 1\n",
+        "            self.incident = 1\n",
+    ),
+    Mutant(
+        "controller never recovers",
+        "clusterd/controller.py",
+        "PREFERENCE = (Strategy.RECOVER, Strategy.EXIT)",
+        "PREFERENCE = (Strategy.EXIT, Strategy.RECOVER)",
+    ),
+    Mutant(
+        "controller restarts after a failure",
+        "clusterd/controller.py",
+        "            case StatusReported():\n                self._decide((Strategy.EXIT,), at)",
+        "            case StatusReported():\n                self._decide((Strategy.RECOVER,), at)",
+    ),
+)
+
+
+def plant(mutant: Mutant, place: Path) -> None:
+    """Put a copy of the package with this bug into `place`; ValueError if the text is not there exactly once."""
+    for name in NEEDED:
+        source, copy = PACKAGE / name, place / "elastic_run" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, copy)
+    changed = place / "elastic_run" / mutant.file
+    text = changed.read_text()
+    if text.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.name}: {text.count(mutant.old)} times in {mutant.file}: {mutant.old!r}")
+    changed.write_text(text.replace(mutant.old, mutant.new))
+
+
+def caught(mutant: Mutant, place: Path, count: int, first: int = 0) -> str | None:
+    """`SEED what broke` of the first of `count` seeds that notices the bug."""
+    plant(mutant, place)
+    path = os.pathsep.join((str(place), str(TESTS)))
+    command = [sys.executable, "-B", "-m", "sim.world", str(first), str(count)]
+    try:
+        told = subprocess.run(
+            command,
+            cwd=place,
+            env={"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=10 + count * SECONDS_PER_SEED,
+        )
+    except subprocess.TimeoutExpired:
+        return "? it never ends"
+    if told.returncode not in (0, 1) or told.stderr:
+        raise RuntimeError(f"{mutant.name}: {told.stderr}")
+    return told.stdout.strip() or None
+
+
+def main(count: int) -> int:
+    survivors = 0
+    for mutant in MUTANTS:
+        with tempfile.TemporaryDirectory() as place:
+            told = caught(mutant, Path(place), count)
+        survivors += told is None
+        print(f"{mutant.name:50} {told or 'SURVIVES'}", flush=True)
+    return survivors
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000))
