@@ -325,11 +325,8 @@ class _Job:
 
 def _scratch(job: str) -> str:
     """A node-local directory for spool and error files, where there is most room; the guard removes it."""
-    outer = os.environ.get(SCRATCH)
-    if outer:  # so that the outer launcher's guard removes it where ours cannot any more
-        places = [outer]
-    else:
-        places = [tempfile.gettempdir(), "/dev/shm", "/tmp"]
+    outer = os.environ.get(SCRATCH)  # there the outer launcher's guard removes it where ours cannot any more
+    places = [outer] if outer else [tempfile.gettempdir(), "/dev/shm", "/tmp"]
     usable = [place for place in places if os.access(place, os.W_OK | os.X_OK)] or [tempfile.gettempdir()]
     best = max(usable, key=lambda place: shutil.disk_usage(place).free)
     path = Path(best) / f"elastic-run-{job}"

@@ -179,7 +179,7 @@ class Agent:
                 self.job.quit(fact.signum, at)
             case LauncherFrozen():
                 self.job.frozen(at)
-            case Tick():
+            case Tick():  # pragma: no branch - mypy checks that no kind of fact is missing
                 pass
 
     def _settled(self, cause: str, at: float) -> list[Command]:

@@ -221,7 +221,7 @@ class Job:
                     self._settle_diagnosed(at)
                 case Phase.LEAVING:
                     self._settle_leaving(at)
-                case Phase.DONE:
+                case Phase.DONE:  # pragma: no cover - nothing is settled after the end; mypy wants the row
                     pass
 
     def deadlines(self) -> list[float]:
@@ -374,10 +374,9 @@ class Job:
 
     def _past(self) -> str:
         """What the job has come through, for its verdict."""
-        if not self.restarts:
+        if not self.recovered:
             return ""
-        times = f"; {self.restarts} restart{'s' if self.restarts > 1 else ''}"
-        return f"{times}, the last after {self.recovered}" if self.recovered else times
+        return f"; {self.restarts} restart{'s' if self.restarts > 1 else ''}, the last after {self.recovered}"
 
     def _overdue(self, at: float) -> None:
         """A phase lasted longer than it may."""

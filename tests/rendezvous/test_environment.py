@@ -17,7 +17,11 @@ def env(
     base: dict[str, str], restarts: int | None = 7, threads: int | None = 2, virtual: bool = False
 ) -> dict[str, str]:
     return worker_environment(
-        base, JobWide("id", "trainer", restarts, threads, virtual_local_rank=virtual), ORDER, mark="j:j.1", error_file="/e"
+        base,
+        JobWide("id", "trainer", restarts, threads, virtual_local_rank=virtual),
+        ORDER,
+        mark="j:j.1",
+        error_file="/e",
     )
 
 

@@ -1,0 +1,115 @@
+"""An agent on a test bench: facts go in at a time the test chooses, orders come out, `check()` holds after each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elastic_run.core.agent import Agent
+from elastic_run.core.commands import Command, Note
+from elastic_run.core.events import (
+    CallFinished,
+    Event,
+    RendezvousFinished,
+    SignalReceived,
+    Swept,
+    Tick,
+    WorkerExited,
+    WorkerStarted,
+)
+from elastic_run.core.phases import Phase
+from elastic_run.core.policy import Policy
+from elastic_run.core.vocabulary import Assignment, ExitStatus, SignalKind, Site, Strategy
+
+OK = ExitStatus(code=0)
+SEGV = ExitStatus(signal=11)
+TERM = ExitStatus(signal=15)
+
+
+class Bench:
+    def __init__(self, ranks: int = 2, **policy: Any) -> None:
+        self.ranks = tuple(range(ranks))
+        self.agent = Agent(Policy(stop_grace=10.0, kill_grace=5.0, **policy), Site(0, "host", ranks))
+        self.at = 100.0
+        self.first = self.agent.start(self.at)
+        self.agent.check()
+
+    @property
+    def job(self) -> Any:
+        return self.agent.job
+
+    @property
+    def phase(self) -> Phase:
+        return self.agent.job.phase
+
+    def give(self, fact: Event, after: float = 0.0) -> list[Command]:
+        self.at += after
+        orders = self.agent.handle(fact, self.at)
+        self.agent.check()
+        return orders
+
+    def says(self, fact: Event, after: float = 0.0) -> list[str]:
+        """The notes among the orders."""
+        return [order.text for order in self.give(fact, after) if isinstance(order, Note)]
+
+    def place(self, round: int = 0) -> Assignment:
+        return Assignment(round, 0, self.ranks, len(self.ranks), "127.0.0.1", 1000 + round)
+
+    def meet(self, round: int = 0) -> list[Command]:
+        return self.give(RendezvousFinished(round, self.place(round)))
+
+    def started(self, life: int = 1, *ranks: int) -> list[Command]:
+        out: list[Command] = []
+        for rank in ranks or self.ranks:
+            out += self.give(WorkerStarted(rank, life, 10 * life + rank, 0))
+        return out
+
+    def train(self) -> Bench:
+        self.meet()
+        self.started()
+        return self
+
+    def exit(
+        self, rank: int, status: ExitStatus = SEGV, life: int = 1, after: float = 0.0, **more: Any
+    ) -> list[Command]:
+        return self.give(WorkerExited(rank, life, status, **more), after)
+
+    def answer(self) -> list[Command]:
+        return self.give(CallFinished(self.agent.job.outbox.seq, 0))
+
+    def stop_told(self, uuid: str = "u") -> list[Command]:
+        return self.give(SignalReceived(uuid, SignalKind.STOP_TRAIN))
+
+    def global_told(self, uuid: str = "u") -> list[Command]:
+        return self.give(SignalReceived(uuid, SignalKind.GLOBAL_FAULT))
+
+    def chosen(self, strategy: Strategy, uuid: str = "u") -> list[Command]:
+        return self.give(SignalReceived(uuid, SignalKind.CHANGE_STRATEGY, (), strategy))
+
+    def swept(self, left: int = 0) -> list[Command]:
+        sweep = self.agent.node.sweeping
+        assert sweep is not None
+        return self.give(Swept(sweep.seq, left))
+
+    def wake(self) -> list[Command]:
+        """Nothing happens until the deadline."""
+        deadline = self.agent.deadline()
+        assert deadline is not None
+        self.at = deadline
+        return self.give(Tick())
+
+    def to_diagnosed(self, uuid: str = "u", life: int = 1) -> list[Command]:
+        """From training: rank 1 dies, the others are stopped, all is clean, the global fault is told."""
+        self.exit(1, life=life)
+        self.answer()
+        self.stop_told(uuid)
+        for rank in self.ranks:
+            if rank != 1:
+                self.exit(rank, TERM, life)
+        self.swept()
+        self.answer()
+        return self.global_told(uuid)
+
+    def to_recovering(self, uuid: str = "u", life: int = 1) -> list[Command]:
+        self.to_diagnosed(uuid, life)
+        self.answer()
+        return self.chosen(Strategy.RECOVER, uuid)

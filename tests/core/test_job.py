@@ -1,0 +1,531 @@
+"""One incident from fault to recovered, and every way in which a job ends."""
+
+from __future__ import annotations
+
+from signal import SIGKILL, SIGTERM
+from typing import Any
+
+import pytest
+
+from elastic_run.core.commands import BeginRendezvous, Call, Exit, Explain, Kill, Mark, Note, ReadProgress, Spawn, Sweep
+from elastic_run.core.events import (
+    CallFinished,
+    LauncherFrozen,
+    ProgressRead,
+    QuitRequested,
+    RendezvousFinished,
+    SignalReceived,
+    SpawnFailed,
+    Tick,
+    WorkerStarted,
+)
+from elastic_run.core.phases import Phase
+from elastic_run.core.vocabulary import (
+    ExitStatus,
+    FaultReported,
+    Origin,
+    SignalKind,
+    StatusReported,
+    StopCompleted,
+    StrategiesOffered,
+    Strategy,
+)
+from elastic_run.errors import ExitCode
+from tests.core.drive import OK, SEGV, TERM, Bench
+from tests.core.like import Like
+
+CODE3 = ExitStatus(code=3)
+
+
+# -- start and success
+
+
+def test_a_rendezvous_then_a_life_for_each_rank_then_training() -> None:
+    bench = Bench()
+    assert bench.first == [Mark(0, Phase.STARTING), BeginRendezvous(0)]
+    assert bench.meet() == [Like(Spawn, rank=0, restarts=0), Like(Spawn, rank=1)]
+    assert bench.started(1, 0) == []
+    assert bench.started(1, 1) == [Mark(0, Phase.TRAINING)]
+    assert bench.agent.deadline() is None
+
+
+def test_all_succeed() -> None:
+    bench = Bench().train()
+    assert bench.exit(0, OK) == []
+    assert bench.exit(1, OK, after=2.5) == [Mark(0, Phase.LEAVING), Sweep(1, SIGTERM)]
+    assert bench.swept() == [Exit(0, Origin.WORKERS, "all 2 ranks succeeded in 2.5 s")]
+    assert bench.phase is Phase.DONE
+
+
+def test_a_lone_rank_is_called_so() -> None:
+    bench = Bench(ranks=1).train()
+    bench.exit(0, OK)
+    assert bench.swept() == [Like(Exit, because="the one rank succeeded in 0.0 s")]
+
+
+def test_no_rendezvous_is_the_end() -> None:
+    bench = Bench()
+    assert bench.give(RendezvousFinished(0, None, "port taken")) == [
+        Mark(0, Phase.LEAVING),
+        Exit(ExitCode.UNAVAILABLE, Origin.LAUNCHER, "no rendezvous: port taken"),
+    ]
+
+
+def test_a_rendezvous_of_another_round_or_at_another_time_is_stale() -> None:
+    bench = Bench()
+    assert bench.meet(round=7) == []
+    bench.train()
+    assert bench.meet() == []
+    assert bench.phase is Phase.TRAINING
+
+
+def test_a_start_that_takes_too_long_is_the_end() -> None:
+    bench = Bench(start_wait=5.0)
+    bench.meet()
+    assert bench.wake()[0] == Mark(0, Phase.LEAVING)
+    assert bench.job.ending.because == "the workers did not start in time"
+    assert bench.job.ending.code == ExitCode.UNAVAILABLE
+
+
+# -- one incident
+
+
+def test_a_death_is_reported_and_the_others_are_left_alone_until_the_stop() -> None:
+    bench = Bench(ranks=3).train()
+    assert bench.exit(1) == [
+        Mark(1, Phase.REPORTED),
+        Like(Note, text="rank 1 on host (pid 11): SIGSEGV; stopping the 2 others"),
+        Call(1, "", FaultReported((1,))),
+    ]
+    bench.answer()
+    assert bench.stop_told() == [Mark(1, Phase.STOPPING), Kill(0, 1, SIGTERM), Kill(2, 1, SIGTERM)]
+    assert bench.exit(0, TERM) == []
+    assert bench.exit(2, TERM) == [Sweep(1, SIGKILL)]
+    assert bench.swept() == [Mark(1, Phase.STOPPED), Call(2, "u", StopCompleted())]
+    bench.answer()
+    assert bench.global_told() == [
+        Mark(1, Phase.DIAGNOSED),
+        Call(3, "u", StrategiesOffered((Strategy.EXIT,))),
+    ]
+
+
+def test_recovery_gives_every_rank_a_new_life_and_says_so() -> None:
+    bench = Bench(max_restarts=1).train()
+    bench.exit(1, after=50.0)
+    bench.answer()
+    bench.stop_told()
+    bench.exit(0, TERM)
+    bench.swept()
+    bench.answer()
+    bench.global_told()
+    bench.answer()
+    assert bench.chosen(Strategy.RECOVER) == [
+        Mark(1, Phase.RECOVERING),
+        Like(Explain, decision="restarting all 2 ranks (restart 1 of 1)", announced=True, restarts=0),
+        BeginRendezvous(1),
+    ]
+    assert bench.meet(1) == [Like(Spawn, rank=0, incarnation=2, restarts=1), Like(Spawn, rank=1, incarnation=2)]
+    bench.started(2, 0)
+    assert bench.started(2, 1) == [
+        Mark(0, Phase.TRAINING),
+        Like(Note, text="recovered from rank 1 on host (pid 11): SIGSEGV; all 2 ranks started again, restart 1 of 1; "
+                        "0.00 s"),
+        Call(4, "u", StatusReported(0, Strategy.RECOVER)),
+    ]  # fmt: skip
+    for rank in (0, 1):
+        bench.exit(rank, OK, 2)
+    assert bench.swept() == [
+        Like(
+            Exit, because="all 2 ranks succeeded in 50.0 s; 1 restart, the last after rank 1 on host (pid 11): SIGSEGV"
+        )
+    ]
+
+
+def test_restarts_are_counted_in_the_verdict() -> None:
+    bench = Bench(max_restarts=2).train()
+    for life in (1, 2):
+        bench.to_recovering(f"u{life}", life)
+        bench.meet(life)
+        bench.started(life + 1)
+        bench.answer()
+    for rank in (0, 1):
+        bench.exit(rank, OK, 3)
+    (left,) = bench.swept()
+    assert isinstance(left, Exit)
+    assert "; 2 restarts, the last after" in left.because
+
+
+def test_without_restarts_the_job_ends_with_the_culprits_code() -> None:
+    bench = Bench().train()
+    bench.exit(1, CODE3)
+    bench.answer()
+    bench.stop_told()
+    bench.exit(0, TERM)
+    bench.swept()
+    bench.answer()
+    bench.global_told()
+    bench.answer()
+    assert bench.chosen(Strategy.EXIT) == [
+        Like(Explain, decision=""),
+        Mark(1, Phase.LEAVING),
+        Exit(3, Origin.WORKERS, "no restarts allowed (--max-restarts 0): rank 1 on host (pid 11): exit code 3"),
+    ]
+
+
+def test_another_culprit_than_the_one_announced_is_named() -> None:
+    bench = Bench().train()
+    bench.exit(1, ExitStatus(code=1), tail="Connection closed by peer")
+    bench.answer()
+    bench.stop_told()
+    bench.exit(0, TERM, tail="Traceback (most recent call last)")
+    bench.swept()
+    bench.answer()
+    bench.global_told()
+    bench.answer()
+    explained, _, left = bench.chosen(Strategy.EXIT)
+    assert explained == Like(Explain, announced=False)
+    assert isinstance(left, Exit)
+    assert left.code == 143
+
+
+def test_a_second_death_before_the_stop_is_reported_with_the_first() -> None:
+    bench = Bench(ranks=3).train()
+    bench.exit(1)
+    bench.exit(2)
+    assert bench.answer() == [Call(2, "", FaultReported((1, 2)))]
+    assert bench.phase is Phase.REPORTED
+
+
+def test_who_dies_because_we_stop_it_is_not_reported() -> None:
+    bench = Bench().train()
+    bench.exit(1)
+    bench.answer()
+    bench.stop_told()
+    bench.exit(0, TERM)
+    assert bench.job.incident.dead == (1,)
+
+
+def test_the_last_rank_has_no_others_to_stop() -> None:
+    bench = Bench().train()
+    bench.exit(0, OK)
+    (_, note, _) = bench.exit(1)
+    assert note == Like(Note, text="rank 1 on host (pid 11): SIGSEGV")
+
+
+def test_a_start_that_fails_is_an_incident() -> None:
+    bench = Bench()
+    bench.meet()
+    orders = bench.give(SpawnFailed(0, 1, "no memory"))
+    assert orders[1] == Like(Note, text="rank 0 on host: could not be started: no memory; stopping the 1 other")
+
+
+# -- fences
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        SignalReceived("other", SignalKind.GLOBAL_FAULT),
+        SignalReceived("other", SignalKind.CHANGE_STRATEGY, (), Strategy.EXIT),
+        SignalReceived("u", SignalKind.CHANGE_STRATEGY, (), Strategy.EXIT),
+        SignalReceived("u", SignalKind.STOP_TRAIN),
+    ],
+)
+def test_signals_out_of_their_time_change_nothing(stale: SignalReceived) -> None:
+    bench = Bench().train()
+    assert bench.give(stale) == []
+    bench.exit(1)
+    bench.answer()
+    bench.stop_told()
+    phase = bench.phase
+    assert bench.give(stale) == []
+    assert bench.phase is phase
+
+
+def test_a_global_fault_before_any_stop_is_of_another_incident() -> None:
+    bench = Bench().train()
+    bench.exit(1)
+    bench.give(SignalReceived("", SignalKind.GLOBAL_FAULT))
+    assert not bench.job.incident.global_told
+
+
+def test_a_late_stop_of_the_last_incident_does_not_name_the_next() -> None:
+    bench = Bench(max_restarts=3).train()
+    bench.to_recovering("old")
+    bench.meet(1)
+    bench.started(2)
+    bench.answer()
+    bench.exit(0, life=2)
+    bench.stop_told("old")
+    assert bench.phase is Phase.REPORTED
+    bench.stop_told("new")
+    assert bench.phase is Phase.STOPPING
+
+
+def test_a_strategy_that_was_not_offered_is_refused() -> None:
+    bench = Bench().train()
+    bench.to_diagnosed()
+    assert bench.chosen(Strategy.RECOVER) == [Like(Note, text="strategy Strategy.RECOVER was not offered, ignored")]
+    assert bench.phase is Phase.DIAGNOSED
+
+
+def test_signals_after_the_decision_to_leave_change_nothing() -> None:
+    bench = Bench().train()
+    bench.to_diagnosed()
+    bench.give(QuitRequested(SIGTERM))
+    assert bench.chosen(Strategy.EXIT) == []
+
+
+# -- progress
+
+
+def failing(**policy: Any) -> Bench:
+    bench = Bench(max_restarts=9, progress_known=True, **policy).train()
+    bench.exit(1)
+    return bench
+
+
+def test_the_progress_file_is_looked_at_before_the_diagnosis() -> None:
+    bench = Bench(max_restarts=9, progress_known=True).train()
+    assert ReadProgress(1) in bench.exit(1)
+    bench.answer()
+    bench.stop_told()
+    bench.exit(0, TERM)
+    assert bench.swept() == []
+    bench.give(ProgressRead(7, "other look"))
+    assert bench.phase is Phase.STOPPING
+    bench.give(ProgressRead(1, "a"))
+    assert bench.phase is Phase.STOPPED
+    assert bench.job.budget.progress == "a"
+    bench.give(ProgressRead(1, "late"))
+    assert bench.job.budget.progress == "a"
+
+
+def test_no_file_yet_is_no_progress() -> None:
+    bench = failing()
+    bench.give(ProgressRead(1, None))
+    assert bench.job.budget.futile == 1
+
+
+def test_a_look_that_hangs_is_not_waited_for_long() -> None:
+    bench = failing(progress_wait=2.0)
+    bench.answer()
+    bench.stop_told()
+    bench.exit(0, TERM)
+    bench.swept()
+    bench.wake()
+    assert bench.phase is Phase.STOPPED
+    assert bench.at == 102.0
+
+
+def test_a_crash_loop_ends_with_93() -> None:
+    bench = Bench(max_restarts=9, progress_known=True, max_no_progress=1).train()
+    bench.exit(1)
+    bench.give(ProgressRead(1, None))
+    bench.answer()
+    bench.stop_told()
+    bench.exit(0, TERM)
+    bench.swept()
+    bench.answer()
+    bench.global_told()
+    bench.answer()
+    assert bench.chosen(Strategy.EXIT)[-1] == Like(Exit, code=93, origin=Origin.LAUNCHER)
+
+
+# -- trouble while recovering
+
+
+def test_a_death_while_recovering_starts_another_round() -> None:
+    bench = Bench(max_restarts=2).train()
+    bench.to_recovering()
+    bench.meet(1)
+    bench.started(2, 0)
+    assert bench.exit(1, life=2) == [
+        Like(Note, text="rank 1 on host: SIGSEGV, while recovering"),
+        Kill(0, 2, SIGTERM),
+    ]
+    assert bench.phase is Phase.RECOVERING
+    bench.exit(0, TERM, 2)
+    assert bench.swept() == [BeginRendezvous(2)]
+    assert bench.meet(2)[0] == Like(Spawn, incarnation=3, restarts=2)
+
+
+def test_with_the_budget_spent_the_failure_is_reported_and_obeyed() -> None:
+    bench = Bench(max_restarts=1).train()
+    bench.to_recovering()
+    bench.answer()
+    bench.meet(1)
+    bench.started(2, 0)
+    orders = bench.exit(1, CODE3, 2)
+    assert Call(4, "u", StatusReported(1, Strategy.RECOVER)) in orders
+    assert bench.phase is Phase.DIAGNOSED
+    bench.chosen(Strategy.RECOVER)
+    assert bench.phase is Phase.DIAGNOSED
+    bench.chosen(Strategy.EXIT)
+    bench.exit(0, TERM, 2)
+    assert bench.swept() == [Like(Exit, code=139)]  # the first death of the incident began it
+
+
+def test_a_budget_that_is_gone_when_it_is_to_be_spent() -> None:
+    bench = Bench(max_restarts=1).train()
+    bench.to_diagnosed()
+    bench.answer()
+    bench.job.budget.spend(bench.at)
+    assert Call(4, "u", StatusReported(1, Strategy.RECOVER)) in bench.chosen(Strategy.RECOVER)
+
+
+def test_a_recovery_that_takes_too_long_has_failed() -> None:
+    bench = Bench(max_restarts=1).train()
+    bench.to_recovering()
+    bench.answer()
+    assert Call(4, "u", StatusReported(1, Strategy.RECOVER)) in bench.wake()
+    assert bench.job.incident.offer.because == "the workers did not start again in time"
+
+
+def test_who_is_stopped_while_recovering_does_not_count_again() -> None:
+    bench = Bench(ranks=3, max_restarts=5).train()
+    bench.to_recovering()
+    bench.meet(1)
+    bench.started(2, 0, 2)
+    bench.exit(1, life=2)
+    bench.exit(0, TERM, 2)
+    assert bench.job.restarts == 2
+
+
+def test_the_new_round_waits_for_leftovers() -> None:
+    bench = Bench(max_restarts=3).train()
+    bench.to_recovering()
+    bench.meet(1)
+    bench.started(2, 0)
+    bench.exit(1, life=2)
+    bench.exit(0, TERM, 2)
+    assert bench.swept(left=1) == []
+    assert bench.wake() == [Like(Sweep, signum=SIGKILL)]
+    assert bench.swept() == [BeginRendezvous(2)]
+
+
+# -- signals to the launcher
+
+
+def test_a_signal_is_passed_on_and_ends_with_128_plus_n() -> None:
+    bench = Bench().train()
+    assert bench.give(QuitRequested(SIGTERM)) == [
+        Like(Note, text="SIGTERM received, passed on to the workers (10 s grace)"),
+        Mark(0, Phase.LEAVING),
+        Kill(0, 1, SIGTERM),
+        Kill(1, 1, SIGTERM),
+    ]
+    bench.exit(0, TERM)
+    bench.exit(1, OK)
+    assert bench.swept() == [Exit(143, Origin.SIGNAL, "stopped by SIGTERM, before the end of training")]
+
+
+@pytest.mark.parametrize(("requeue", "code"), [(False, 0), (True, 75)])
+def test_workers_that_save_and_exit_0(requeue: bool, code: int) -> None:
+    bench = Bench(requeue_on_stop=requeue).train()
+    bench.give(QuitRequested(SIGTERM))
+    bench.exit(0, OK)
+    bench.exit(1, OK)
+    assert bench.swept() == [Like(Exit, code=code, origin=Origin.SIGNAL)]
+
+
+def test_a_second_signal_kills_at_once() -> None:
+    bench = Bench().train()
+    bench.give(QuitRequested(SIGTERM))
+    assert bench.give(QuitRequested(SIGTERM)) == [
+        Like(Note, text="SIGTERM again: killing all workers now"),
+        Kill(0, 1, SIGKILL),
+        Kill(1, 1, SIGKILL),
+    ]
+
+
+def test_a_first_signal_while_leaving_only_says_so() -> None:
+    bench = Bench().train()
+    bench.exit(0, OK)
+    bench.exit(1, OK)
+    (note,) = bench.give(QuitRequested(SIGTERM))
+    assert note == Like(Note, text="SIGTERM: already stopping; once more kills at once")
+    assert bench.swept() == [Like(Exit, code=0)]
+
+
+def test_before_any_worker_there_is_nothing_to_wait_for() -> None:
+    bench = Bench()
+    orders = bench.give(QuitRequested(SIGTERM))
+    assert orders[-1] == Like(Exit, code=143)
+
+
+def test_a_frozen_launcher_ends_with_a_requeue() -> None:
+    bench = Bench().train()
+    assert bench.give(LauncherFrozen())[0] == Mark(0, Phase.LEAVING)
+    bench.exit(0, TERM)
+    bench.exit(1, TERM)
+    assert bench.swept() == [Like(Exit, code=75, origin=Origin.LAUNCHER)]
+
+
+def test_frozen_while_leaving_the_time_does_not_count() -> None:
+    bench = Bench().train()
+    bench.give(QuitRequested(SIGTERM))
+    bench.give(LauncherFrozen(), after=10_000.0)
+    assert bench.phase is Phase.LEAVING
+    bench.exit(0, TERM)
+    bench.exit(1, TERM)
+    assert bench.swept() == [Like(Exit, code=143)]
+
+
+# -- what does not end by itself
+
+
+def test_a_process_that_survives_sigkill_means_this_host_is_done_for() -> None:
+    bench = Bench().train()
+    bench.give(QuitRequested(SIGTERM))
+    bench.exit(0, TERM)
+    assert bench.wake() == [Kill(1, 1, SIGKILL)]
+    assert bench.wake() == [Exit(71, Origin.LAUNCHER, "rank 1 (pid 11) survives SIGKILL; this host must be recycled")]
+
+
+def test_a_silent_controller_is_not_waited_for_for_ever() -> None:
+    bench = Bench(signal_wait=7.0).train()
+    bench.exit(1)
+    assert bench.wake()[0] == Mark(1, Phase.LEAVING)
+    assert bench.job.ending.because == "the controller said nothing for 7 s (reported)"
+    assert bench.job.ending.code == 69
+
+
+def test_a_search_that_never_answers_ends_with_its_phase() -> None:
+    bench = Bench().train()
+    bench.exit(1)
+    bench.answer()
+    bench.stop_told()
+    bench.exit(0, TERM)
+    assert bench.wake() == [Like(Exit, code=71)]
+
+
+def test_facts_that_are_no_ones_concern() -> None:
+    bench = Bench().train()
+    bench.give(CallFinished(9, 0))
+    bench.give(WorkerStarted(0, 1, 99))
+    bench.give(Tick())
+    assert bench.phase is Phase.TRAINING
+    bench.give(ProgressRead(1, "a"))
+    assert bench.job.budget.progress == ""
+
+
+def test_a_death_while_leaving_is_no_new_incident() -> None:
+    bench = Bench().train()
+    bench.give(QuitRequested(SIGTERM))
+    bench.exit(0, SEGV)
+    assert bench.job.incidents == 0
+
+
+def test_the_dialogue_waits_in_every_phase() -> None:
+    bench = Bench().train()
+    bench.exit(1)
+    bench.answer()
+    bench.stop_told()
+    bench.exit(0, TERM)
+    bench.swept()
+    assert bench.give(Tick()) == []
+    bench.answer()
+    bench.global_told()
+    assert bench.give(Tick()) == []
+    assert bench.phase is Phase.DIAGNOSED
