@@ -89,7 +89,6 @@ class _Job:
         inbox = Inbox()
         signals = Signals(self.plan.signals, lambda: self.terminal.say("Ctrl-Z is ignored: workers cannot be paused"))
         agent = Agent(self.plan.policy, Site(nodes.rank, self.host, self.plan.workers))
-        self._follow_logs(where)
         watch = Watch(agent, self.terminal.say, self.writer.replace, where.run, self._log_finder(where))
         watch.summary_file = Path(self.plan.summary_file).absolute() if self.plan.summary_file else None
         clock = Loopback(Controller(where.run_id), inbox.post)
@@ -104,6 +103,8 @@ class _Job:
             return Guard(self.job, self.plan.policy.stop_grace, where.scratch, listen, leaders)
 
         processes = Processes(self.job, self._last_words, self._error_keeper(where), guard)
+        self._make_scratch(where)
+        self._follow_logs(where)
         shell = Shell(
             workers=self._workers(where, processes),
             reporter=clock,
@@ -152,8 +153,12 @@ class _Job:
             if run.instead_of:
                 self.terminal.say(f"{run.instead_of}; records go to {run.path}")
             self.writer.call(lambda: rundir.index(run.path, os.environ))
+        return _Where(_scratch(self.job), run, self.plan.run_id or name)
+
+    def _make_scratch(self, where: _Where) -> None:
+        """Only now: the guard, which removes it, is there."""
         try:
-            return _Where(_scratch(self.job), run, self.plan.run_id or name)
+            Path(where.scratch).mkdir(mode=0o700)
         except OSError as error:
             raise ConfigError(f"no node-local directory can be written ({error.strerror}); set TMPDIR") from error
 
@@ -324,11 +329,9 @@ class _Job:
 
 
 def _scratch(job: str) -> str:
-    """A node-local directory for spool and error files, where there is most room; the guard removes it."""
+    """Name of a node-local directory for spool and error files, where there is most room."""
     outer = os.environ.get(SCRATCH)  # there the outer launcher's guard removes it where ours cannot any more
     places = [outer] if outer else [tempfile.gettempdir(), "/dev/shm", "/tmp"]
     usable = [place for place in places if os.access(place, os.W_OK | os.X_OK)] or [tempfile.gettempdir()]
     best = max(usable, key=lambda place: shutil.disk_usage(place).free)
-    path = Path(best) / f"elastic-run-{job}"
-    path.mkdir(mode=0o700)
-    return str(path)
+    return f"{best}/elastic-run-{job}"

@@ -202,6 +202,10 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
     from elastic_run.core.policy import Policy  # here: --help and usage errors do not load the core
     from elastic_run.plan.plan import Plan
 
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise ConfigError("the working directory does not exist any more; change to one that does") from error
     interpreter = environ.get("PYTHON_EXEC", sys.executable)
     workers = count(given["nproc_per_node"], environ, interpreter)
     argv = command(

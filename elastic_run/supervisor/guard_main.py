@@ -73,6 +73,10 @@ class Guard:
         except (BrokenPipeError, ConnectionResetError):
             pass  # the launcher has ended; the next poll says so
 
+    def launcher_gone(self) -> bool:
+        stat = orphans.stat_of(self.launcher)
+        return stat is None or stat[0] in "ZX"
+
     def frozen(self) -> bool:
         """Stopped, and still stopped a moment later."""
         for pause in (CONFIRM_AFTER, 0.0):
@@ -112,7 +116,7 @@ class Guard:
             # and looked at once more after arming: a launcher that died in between sends nothing.
             until = time.monotonic() + ADOPTION_WAIT
             while os.getppid() != self.launcher:
-                if time.monotonic() > until:
+                if time.monotonic() > until or self.launcher_gone():
                     raise OSError(0, "not adopted by the launcher")
                 time.sleep(0.0002)
             orphans.signal_at_parent_death(signal.SIGTERM)

@@ -39,7 +39,7 @@ class Signals:
             self._before[signum] = signal.signal(signum, _noted)
         self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, self._before.keys())
         if signal.SIGQUIT not in wanted:
-            faulthandler.register(signal.SIGQUIT, all_threads=True, chain=False)
+            faulthandler.register(signal.SIGQUIT, file=2, all_threads=True, chain=False)
 
     def fileno(self) -> int:
         return self._read

@@ -34,11 +34,11 @@ def test_nothing_is_lost_twice_torn_or_out_of_order(run: Run) -> None:
 
 
 def test_the_directory_is_private_and_complete(run: Run) -> None:
-    assert run.act("out:x", "exit:1@1#0", "idle#0", options=("--max-restarts", "1")).wait() == 0
+    assert run.act("out:x", "up", "exit:1@1#0", "idle#0", options=("--max-restarts", "1")).wait() == 0
     for path in [run.directory.parent, *run.directory.parent.rglob("*")]:
         assert path.stat().st_mode & 0o077 == 0, path
     names = {str(p.relative_to(run.directory)) for p in run.directory.rglob("*") if p.is_file()}
-    assert {"owner.json", "events.jsonl", "state.json", "summary.json", "attempt_0/0/stdout.log"} <= names
+    assert {"owner.json", "events.jsonl", "state.json", "summary.json", "attempt_0/1/stdout.log"} <= names
     assert {"attempt_1/0/stdout.log", "attempt_1/1/stdout.log"} <= names
     (link,) = (run.place / "state/elastic-run/runs").iterdir()
     assert link.resolve() == run.directory.resolve()
