@@ -27,14 +27,18 @@ CONFIRM_AFTER = 0.1
 EXEC_WAIT_MS = 10_000
 ADOPTION_WAIT = 5.0
 KILL_BOUND = 30.0
-OUR_IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+OUR_IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+PYTHONS_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
+"""By every interpreter at its start; a worker gets the default back, as from subprocess."""
 
 
 class Guard:
     def __init__(self, link: socket.socket, job: str, launcher: int, grace: float, scratch: str) -> None:
         self.link, self.job, self.launcher, self.grace, self.scratch = link, job, launcher, grace, scratch
         self.leaders: list[int] = []
+        link.set_inheritable(False)
         self.inherited = {number: signal.getsignal(number) for number in OUR_IGNORED}
+        self.inherited |= dict.fromkeys(PYTHONS_IGNORED, signal.SIG_DFL)
         for number in OUR_IGNORED:
             signal.signal(number, signal.SIG_IGN)
 
@@ -180,6 +184,8 @@ def receive(link: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     """The next message and its descriptors; None at end of file."""
     try:
         head, fds, _, _ = socket.recv_fds(link, 8, 8)
+        for fd in fds:
+            os.set_inheritable(fd, False)
         while 0 < len(head) < 8:
             head += link.recv(8 - len(head)) or b"0" * 8
         data, left = [], int(head or b"0", 16)

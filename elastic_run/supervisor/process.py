@@ -157,8 +157,12 @@ def read_error_file(path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
-    with os.fdopen(fd, "rb") as file:
-        return file.read(ERROR_FILE_LIMIT) or b""
+    try:
+        return os.read(fd, ERROR_FILE_LIMIT)
+    except OSError:  # a directory, a FIFO that somebody holds open
+        return b""
+    finally:
+        os.close(fd)
 
 
 def parse_error(data: bytes) -> WorkerError | None:
@@ -169,5 +173,5 @@ def parse_error(data: bytes) -> WorkerError | None:
             stamp = said.get("extraInfo", {}).get("timestamp")
             return WorkerError(str(said["message"]), None if stamp is None else float(stamp))
         return WorkerError(str(said))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None

@@ -35,6 +35,10 @@ class Workers:
     """Number of the attempt, for the logs, from the count of restarts."""
 
     def spawn(self, order: Spawn) -> None:
+        try:
+            os.mkdir(self.scratch, 0o700)
+        except FileExistsError:
+            pass  # as it should be; but a cleaner of old temporary files may have taken it
         key = self.processes.next_key()
         error_file = f"{self.scratch}/{order.rank}.{order.incarnation}.error.json"
         attempt = self.attempt(order.restarts)

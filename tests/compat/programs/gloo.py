@@ -16,5 +16,5 @@ else:
 x = torch.ones(3)
 dist.all_reduce(x)
 assert dist.is_torchelastic_launched()
-print(f"sum {int(x[0])} of {dist.get_world_size()}", flush=True)
+sys.stdout.write(f"sum {int(x[0])} of {dist.get_world_size()}\n")  # one write: ranks share the console
 dist.destroy_process_group()
