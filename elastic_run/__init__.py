@@ -1,12 +1,12 @@
 """elastic-run: the launcher of training jobs that survives faults. Importing this imports nothing else."""
 
-from typing import Any
-
 __version__ = "0.1.0"
 
 
-def launch(target: Any, *args: Any, kwargs: dict[str, Any] | None = None, **options: Any) -> list[Any]:
-    """Run a function or a script in several ranks; see `elastic_run.python.launch`."""
-    from elastic_run import python
+def __getattr__(name: str) -> object:
+    """`elastic_run.launch`, loaded when it is first asked for; see `elastic_run.python.launch`."""
+    if name == "launch":
+        from elastic_run.python import launch
 
-    return python.launch(target, *args, kwargs=kwargs, **options)
+        return launch
+    raise AttributeError(f"module 'elastic_run' has no attribute {name!r}")

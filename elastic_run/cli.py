@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -110,4 +111,6 @@ def _complain(text: str, code: int) -> int:
 
 
 def main() -> NoReturn:
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the supervisor listens: an end, not a traceback
     sys.exit(run(sys.argv[1:]))

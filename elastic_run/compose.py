@@ -9,7 +9,7 @@ import tempfile
 import threading
 import traceback
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGTERM
@@ -94,7 +94,7 @@ class _Job:
         clock = Loopback(Controller(where.run_id), inbox.post)
         loop: Loop | None = None
 
-        def guard(leaders: Callable[[], Sequence[int]]) -> Guard:
+        def guard(leaders: Callable[[], Mapping[int, int]]) -> Guard:
             def listen(dead: socket.socket) -> None:
                 if loop is not None:
                     loop.selector.unregister(dead)
@@ -300,21 +300,27 @@ class _Job:
 
     def _close(self, left: Exit, watch: Watch, processes: Processes, where: _Where) -> int:
         code = min(left.code, 1) if self.plan.plain_exit_code and left.origin is Origin.WORKERS else left.code
-        lost = {
-            f"{reader} bytes": self.logs.lost(reader)
-            for reader in ((terminal.READER, writer.READER) if where.run else (terminal.READER,))
-            if self.logs is not None
-        }
+        unread = self._drain(where)
+        lost = {f"{r} bytes": self.logs.lost(r) + left for r, left in unread.items() if self.logs is not None}
         lost["records"] = self.writer.lost_records
         watch.close(left, code, lost)
         self._say_what_was_lost(lost)
         self.terminal.say(left.because + (f"; exit code {code}" if self._says_more(code, left) else ""))
-        written = self.writer.close(DISK_WAIT)
+        written = self.writer.close(0.0 if unread.get(writer.READER) else DISK_WAIT)
         if not written:
             self.terminal.say(f"the log directory does not answer; {self.writer.lost_records} records are lost")
-        self.terminal.close(CONSOLE_WAIT)
+        self.terminal.close(0.0 if unread.get(terminal.READER) else CONSOLE_WAIT)
         processes.guard.close(GUARD_WAIT)
         return code
+
+    def _drain(self, where: _Where) -> dict[str, int]:
+        """Let the readers of the workers' output finish; bytes that each has left because it is stuck."""
+        readers: dict[str, tuple[Callable[[], int], float]] = {
+            terminal.READER: (lambda: self.terminal.moved, CONSOLE_WAIT)
+        }
+        if where.run is not None:
+            readers[writer.READER] = (lambda: self.writer.moved, DISK_WAIT)
+        return self.logs.drain(readers) if self.logs is not None else {}
 
     def _says_more(self, code: int, left: Exit) -> bool:
         """Whether the code is more than what the sentence says already."""

@@ -21,7 +21,7 @@ AT_THE_TOP: dict[str, tuple[str, ...]] = {
     "": ("python",),
     "__main__": ("cli",),
     "api": ("compose", "errors"),
-    "cli": ("", "clusterd.server", "compose", "errors", "observe", "plan"),
+    "cli": ("", "clusterd.server", "compose", "errors", "observe", "plan", "rendezvous.environment"),
     "errors": (),
     "python": ("errors",),
     "recover_manager": ("clusterd", "errors"),
@@ -31,7 +31,7 @@ EXCEPTIONS = {"supervisor.channel": ("worker.messages",)}
 """Beyond itself, the core, the errors and the version, which every package but core and worker may import."""
 HOMES = {
     "click": ("cli", "plan.flags"),
-    "ctypes": ("devices.ascend_dcmi", "supervisor.orphans", "supervisor.template_main"),
+    "ctypes": ("devices.ascend_dcmi", "supervisor.logs", "supervisor.orphans", "supervisor.template_main"),
     "google": ("clusterd", "fleet"),
     "grpc": ("clusterd", "fleet"),
     "rich": ("observe.console",),
@@ -98,7 +98,7 @@ def direction(module: Module) -> Iterator[str]:
     sibling = ("", module.package, "core", "errors", *EXCEPTIONS.get(module.name, ()))
     allowed = alone.get(module.package, sibling) if module.package else AT_THE_TOP.get(module.name, ())
     if module.name != "compose":
-        yield from (f"imports {name or 'the package'}" for name in ours(module) if not within(name, allowed))
+        yield from (f"imports {name or 'the package'}" for name in {*ours(module)} if not within(name, allowed))
 
 
 def purity(module: Module) -> Iterator[str]:

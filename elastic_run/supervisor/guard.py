@@ -40,7 +40,7 @@ class Guard:
     scratch: str
     on_change: Callable[[socket.socket], None]
     """Called with the old one when `link` is a new socket: the loop must listen to that instead."""
-    leaders: Callable[[], Sequence[int]]
+    leaders: Callable[[], Mapping[int, int]]
     link: socket.socket = field(init=False)
     process: subprocess.Popen[bytes] = field(init=False)
     waiting: dict[int, tuple[dict[str, object], tuple[int, ...]]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Guard:
         self._exec()
         self.on_change(dead)
         dead.close()
-        self._send({"leaders": list(self.leaders())}, ())
+        self._send({"leaders": list(self.leaders().items())}, ())
         for request, fds in self.waiting.values():
             self._send(request, fds)
 

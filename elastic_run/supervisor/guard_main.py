@@ -35,7 +35,7 @@ PYTHONS_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 class Guard:
     def __init__(self, link: socket.socket, job: str, launcher: int, grace: float, scratch: str) -> None:
         self.link, self.job, self.launcher, self.grace, self.scratch = link, job, launcher, grace, scratch
-        self.leaders: list[int] = []
+        self.leaders: dict[int, int] = {}
         link.set_inheritable(False)
         self.inherited = {number: signal.getsignal(number) for number in OUR_IGNORED}
         self.inherited |= dict.fromkeys(PYTHONS_IGNORED, signal.SIG_DFL)
@@ -62,13 +62,13 @@ class Guard:
 
     def obey(self, request: dict[str, Any], fds: list[int]) -> None:
         if "leaders" in request:
-            self.leaders += request["leaders"]
+            self.leaders |= request["leaders"]
             return
         pid, error = self.spawn(request, fds)
         for fd in fds:
             os.close(fd)
-        if pid:
-            self.leaders.append(pid)
+        if pid and (stat := orphans.stat_of(pid)):
+            self.leaders[pid] = stat.started
         self.tell({"id": request["id"], "pid": pid, "error": error})
 
     def tell(self, answer: dict[str, Any]) -> None:

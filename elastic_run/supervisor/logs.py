@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import FileIO
@@ -137,6 +138,32 @@ class Logs:
         """Bytes that `reader` has lost so far."""
         with self._lock:
             return self._lost_before[reader] + sum(s.lost.get(reader, 0) for s in self._streams)
+
+    def drain(self, readers: dict[str, tuple[Callable[[], int], float]]) -> dict[str, int]:
+        """Nobody writes any more: wait until all is read, or a reader's count stands still for so many seconds.
+
+        Returns:
+            Bytes that each reader has left unread.
+        """
+        with self._lock:
+            for stream in self._streams:
+                stream.ended = True
+        for wake in self._readers.values():
+            wake()
+        seen = {reader: (moved(), time.monotonic()) for reader, (moved, _) in readers.items()}
+        while True:
+            waiting = False
+            for reader, (moved, patience) in readers.items():
+                count, since = seen[reader]
+                if moved() != count:
+                    seen[reader] = (moved(), time.monotonic())
+                waiting = waiting or (self._unread(reader) > 0 and time.monotonic() - since < patience)
+            if not waiting:
+                return {reader: self._unread(reader) for reader in readers}
+            time.sleep(0.01)
+
+    def _unread(self, reader: str) -> int:
+        return sum(max(0, stream.size - stream.taken[reader]) for stream in self.streams(reader))
 
     def _follow(self) -> None:
         """Thread: wait for writes, bound the backlog, wake the readers."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import NamedTuple
 
 MARK = "ELASTIC_RUN_JOB"
 _MARK_PREFIX = MARK.encode() + b"="
@@ -32,14 +33,23 @@ def signal_at_parent_death(signum: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signum)
 
 
-def stat_of(pid: int) -> tuple[str, int, int] | None:
-    """State letter, parent and session from /proc/PID/stat; None if there is no such process."""
+class Stat(NamedTuple):
+    """From /proc/PID/stat. `started` in clock ticks since boot: with the pid it names one process only."""
+
+    state: str
+    parent: int
+    session: int
+    started: int
+
+
+def stat_of(pid: int) -> Stat | None:
+    """None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return fields[0].decode(), int(fields[1]), int(fields[3])
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def is_marked(pid: int, job: str) -> bool:
@@ -53,12 +63,12 @@ def is_marked(pid: int, job: str) -> bool:
     return any(e.startswith(_MARK_PREFIX) and wanted in e[len(_MARK_PREFIX) :].split(b":") for e in entries)
 
 
-def ours(job: str, leaders: Iterable[int] = ()) -> list[int]:
-    """Pids of living processes of the job, in no order; `leaders` are the workers' session ids.
+def ours(job: str, leaders: Mapping[int, int] | None = None) -> list[int]:
+    """Pids of living processes of the job, in no order; `leaders`: pids and start times of our sessions' leaders.
 
     Only this user's processes are looked at. A zombie has no environment and does not count.
     """
-    uid, me, sessions = os.getuid(), os.getpid(), frozenset(leaders)
+    uid, me = os.getuid(), os.getpid()
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == me:
@@ -69,14 +79,18 @@ def ours(job: str, leaders: Iterable[int] = ()) -> list[int]:
                 continue
         except FileNotFoundError:
             continue
-        if is_marked(pid, job) or (sessions and _lives_in(pid, sessions)):
+        if is_marked(pid, job) or (leaders and _lives_in(pid, leaders)):
             found.append(pid)
     return found
 
 
-def _lives_in(pid: int, sessions: frozenset[int]) -> bool:
+def _lives_in(pid: int, leaders: Mapping[int, int]) -> bool:
+    """A session has the pid of its leader; once it is empty, the kernel may give both to a stranger."""
     stat = stat_of(pid)
-    return stat is not None and stat[2] in sessions and stat[0] not in "ZX"
+    if stat is None or stat.session not in leaders or stat.state in "ZX":
+        return False
+    leader = stat_of(stat.session)
+    return leader is None or leader.started == leaders[stat.session]
 
 
 def send(pid: int, signum: int) -> None:

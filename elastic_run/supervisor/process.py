@@ -52,16 +52,17 @@ class Processes:
         job: str,
         last_words: Callable[[Rank, int], str],
         keep_error: Callable[[Rank, int, bytes], None],
-        make_guard: Callable[[Callable[[], Sequence[int]]], Guard],
+        make_guard: Callable[[Callable[[], Mapping[int, int]]], Guard],
     ) -> None:
         self._job = job
         self._last_words = last_words
         self._keep_error = keep_error
         self._running: dict[int, Running] = {}
         self._asked: dict[int, tuple[Rank, int, Start]] = {}
-        self._latest: dict[Rank, int] = {}
+        self._latest: dict[Rank, tuple[int, int]] = {}
+        """Pid and start time of each rank's newest life."""
         self._keys = 0
-        self.guard = make_guard(lambda: list(self._latest.values()))
+        self.guard = make_guard(self._leaders)
 
     def next_key(self) -> int:
         """A number for the next start; the worker's mark carries it."""
@@ -87,7 +88,9 @@ class Processes:
             else:
                 oom_file = oom.counter_file(answer.pid)
                 self._running[answer.pid] = Running(rank, incarnation, start.attempt, start.error_file, oom_file)
-                self._latest[rank] = answer.pid
+                stat = orphans.stat_of(answer.pid)
+                if stat is not None:  # it is our child, not reaped yet
+                    self._latest[rank] = (answer.pid, stat.started)
                 facts.append(WorkerStarted(rank, incarnation, answer.pid, oom.read_counter(oom_file)))
         return facts
 
@@ -99,10 +102,13 @@ class Processes:
 
     def sweep(self, seq: int, signum: int) -> Swept:
         """Signal whatever of the job still lives; to be called when no worker does."""
-        found = orphans.ours(self._job, self._latest.values())
+        found = orphans.ours(self._job, self._leaders())
         for pid in found:
             orphans.send(pid, signum)
         return Swept(seq, len(found))
+
+    def _leaders(self) -> Mapping[int, int]:
+        return dict(self._latest.values())
 
     def collect(self) -> list[Event]:
         """Reap who has ended: workers, the guard, and strangers that the kernel gave us to adopt."""

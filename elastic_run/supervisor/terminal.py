@@ -16,6 +16,8 @@ from elastic_run.supervisor.logs import Logs, Stream
 READER = "console"
 CHUNK = 1 << 20
 LONGEST_LINE = 16 << 20
+PIECE = 16 << 10
+"""Bytes in one write: a pipe takes all of it before the write returns, and a slow one must be seen to move."""
 PARTIAL_AFTER = 0.2
 """Seconds after which a line without its end (a progress bar, a prompt) is shown on a terminal."""
 OURS_LIMIT = 10_000
@@ -36,7 +38,7 @@ class Terminal:
         self._since: dict[int, float] = {}
         self._wake = threading.Event()
         self._closing = False
-        self._moved = 0
+        self.moved = 0
         """Grows with every write that returned: tells a slow console from a stuck one."""
         self.lost_lines = 0
         self._thread = threading.Thread(target=self._run, name="terminal", daemon=True)
@@ -61,8 +63,8 @@ class Terminal:
         self._closing = True
         self._wake.set()
         moved = -1
-        while self._thread.is_alive() and moved != self._moved:
-            moved = self._moved
+        while self._thread.is_alive() and moved != self.moved:
+            moved = self.moved
             self._thread.join(patience)
         self.lost_lines += len(self._ours)
         return not self._thread.is_alive()
@@ -114,6 +116,7 @@ class Terminal:
         if len(data) >= CHUNK:  # a very long line: look further for its end
             _, data = stream.read(READER, LONGEST_LINE)
             end = data.find(b"\n") + 1
+            closing = closing or stream.ended
             return data[:end] if end else data if len(data) >= LONGEST_LINE or closing else b""
         if closing or stream.ended:
             return data
@@ -144,11 +147,11 @@ class Terminal:
         view = memoryview(data)
         while view:
             try:
-                view = view[os.write(self._fds[name], view) :]
+                view = view[os.write(self._fds[name], view[:PIECE]) :]
             except BlockingIOError:  # somebody else made it non-blocking
                 time.sleep(0.05)
             except OSError:
                 self._closed.add(name)
                 return False
-            self._moved += 1
+            self.moved += 1
         return True

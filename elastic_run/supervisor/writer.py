@@ -35,6 +35,8 @@ class Writer:
         self._log_path: Callable[[Stream], Path] | None = None
         self._max_size: int | None = None
         self.lost_records = 0
+        self.moved = 0
+        """Grows with every piece of work that is done: tells a slow disk from a hung one."""
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
@@ -96,6 +98,8 @@ class Writer:
                 self._complain(f"cannot write records ({where}{error.strerror}); the job goes on without them")
             self.lost_records += 1
             return False
+        finally:
+            self.moved += 1
         return True
 
     def _append(self, path: Path, data: bytes) -> None:

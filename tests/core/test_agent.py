@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from elastic_run.core.agent import MAX_ROUNDS, STORY_LENGTH, Agent
@@ -18,7 +20,7 @@ from elastic_run.core.events import (
     Tick,
     WorkerExited,
 )
-from elastic_run.core.phases import Phase
+from elastic_run.core.phases import Life, Phase
 from elastic_run.core.vocabulary import SignalKind, Strategy
 from elastic_run.errors import InvariantBroken
 from tests.core.drive import OK, TERM, Bench
@@ -34,9 +36,12 @@ def finished() -> Bench:
 
 
 def test_time_never_goes_back() -> None:
-    bench = Bench().train()
-    bench.agent.handle(Tick(), 50.0)
+    bench = Bench()
     assert bench.agent.now == 100.0
+    bench.train()
+    bench.agent.handle(Tick(), 150.0)
+    bench.agent.handle(QuitRequested(15), 50.0)
+    assert (bench.agent.now, bench.agent.deadline()) == (150.0, 160.0)
 
 
 def test_the_earliest_deadline_is_told() -> None:
@@ -55,11 +60,20 @@ def test_after_the_end_nothing_is_ordered_and_nothing_waited_for() -> None:
         assert bench.agent.handle(fact, 200.0) == []
 
 
+def test_a_process_that_never_ended_is_not_waited_for_after_the_end() -> None:
+    bench = Bench().train()
+    bench.give(QuitRequested(15))
+    bench.wake()
+    assert bench.wake() == [Like(Exit, code=71)]
+    assert bench.agent.deadline() is None
+
+
 def test_exit_is_the_last_order() -> None:
     bench = Bench().train()
     bench.exit(0, OK)
     bench.exit(1, OK)
     assert bench.swept()[-1] == Like(Exit, code=0)
+    assert Bench().give(QuitRequested(15))[-1] == Like(Exit, code=143)  # not even a search after it
 
 
 @pytest.mark.parametrize(
@@ -78,6 +92,20 @@ def test_every_kind_of_fact_finds_its_place_and_stale_ones_do_nothing(fact: obje
     bench = Bench().train()
     assert bench.agent.handle(fact, 100.0) == []  # type: ignore[arg-type]
     bench.agent.check()
+
+
+def test_a_start_that_fails_is_told_to_the_job() -> None:
+    bench = Bench()
+    bench.meet()
+    bench.give(SpawnFailed(0, 1, "no memory"))
+    assert bench.phase is Phase.REPORTED
+
+
+def test_progress_is_told_to_the_job() -> None:
+    bench = Bench(progress_known=True).train()
+    bench.exit(1)
+    bench.give(ProgressRead(1, "a"))
+    assert bench.job.budget.progress == "a"
 
 
 def test_a_frozen_launcher_is_told_to_the_job() -> None:
@@ -119,16 +147,16 @@ def test_a_state_that_contradicts_itself_is_noticed() -> None:
             case "every phase but training has an end":
                 job.until = 5000.0
             case "an incident is open exactly in its phases":
-                job.phase, job.until = Phase.STOPPED, 5000.0
+                job.phase, job.until = Phase.STOPPED, 5000.0  # and nothing is known of an incident
             case "who is dying will be killed":
                 worker.hard_at = 5000.0
             case "an exited worker has a status":
                 bench.exit(0, OK)
                 worker.status = None
             case "nobody is asked to stop while training":
-                bench.agent.node.stop(15, 100.0)
+                worker.life, worker.hard_at = Life.DYING, 5000.0  # one of two is enough
             case "nothing that is due was left undone":
-                job.phase, job.until = Phase.LEAVING, 99.0
+                job.phase, job.until = Phase.LEAVING, 100.0
             case "a limited budget is not overdrawn":
                 job.budget.spent.append(1.0)
 
@@ -143,8 +171,15 @@ def test_a_state_that_contradicts_itself_is_noticed() -> None:
     ):
         bench = Bench().train()
         spoil(bench, claim)
-        with pytest.raises(InvariantBroken, match=claim):
+        with pytest.raises(InvariantBroken, match=f"^{claim}[^;]*\n100.000 start\n"):
             bench.agent.check()
+
+
+@pytest.mark.parametrize("policy", [{"max_restarts": None}, {"max_restarts": 1, "window": 9.0}])
+def test_a_budget_without_limit_or_with_a_window_cannot_be_overdrawn(policy: dict[str, Any]) -> None:
+    bench = Bench(**policy).train()
+    bench.job.budget.spent += [1.0, 2.0]
+    bench.agent.check()
 
 
 def test_a_snapshot_is_taken_only_at_rest() -> None:
@@ -165,13 +200,16 @@ def test_an_agent_resumed_from_a_snapshot_decides_as_the_one_it_was_taken_from()
     bench = Bench(max_restarts=2).train()
     bench.to_recovering("first")
     bench.meet(1)
+    bench.at = 150.0
     bench.started(2)
     bench.answer()
+    bench.job.budget.futile, bench.job.budget.progress, bench.job.looks = 2, "token", 4
     past = bench.agent.snapshot()
     assert past is not None
     other = Agent(bench.agent.policy, bench.agent.site)
     other.resume(past)
     other.check()
+    assert other.snapshot() == past
     facts = [
         WorkerExited(1, 2, TERM),
         CallFinished(bench.job.outbox.seq + 1, 0),

@@ -13,6 +13,7 @@ def budget(**policy: object) -> Budget:
 def test_without_restarts_none_is_allowed() -> None:
     answer = budget().spend(1.0)
     assert (answer.allowed, answer.because) == (False, "no restarts allowed (--max-restarts 0)")
+    assert not answer.crash_loop
 
 
 def test_asking_spends_nothing() -> None:

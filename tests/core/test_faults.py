@@ -55,7 +55,9 @@ def test_whom_we_stopped_is_not_blamed_unless_it_was_failing_already() -> None:
     assert judge(ExitStatus(signal=15), stopped=True).blame is Blame.STOPPED
     assert judge(ExitStatus(signal=15), stopped=True, tail=OWN).blame is Blame.STOPPED_WHILE_FAILING
     assert judge(ExitStatus(signal=15), stopped=True, tail=OWN + GONE).blame is Blame.STOPPED
-    assert "stopped by us" in judge(ExitStatus(signal=15), stopped=True).because
+    assert judge(ExitStatus(signal=15), stopped=True).because == "SIGTERM, stopped by us"
+    failing = judge(ExitStatus(signal=15), stopped=True, tail=OWN)
+    assert failing.because == "SIGTERM, failing as it was stopped"
 
 
 def test_the_first_death_of_its_own_doing_is_the_cause() -> None:

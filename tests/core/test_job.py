@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from elastic_run.core.commands import BeginRendezvous, Call, Exit, Explain, Kill, Mark, Note, ReadProgress, Spawn, Sweep
+from elastic_run.core.commands import (
+    BeginRendezvous,
+    Call,
+    Exit,
+    Explain,
+    Kill,
+    Mark,
+    Note,
+    ReadProgress,
+    Severity,
+    Spawn,
+    Sweep,
+)
 from elastic_run.core.events import (
     CallFinished,
     LauncherFrozen,
@@ -94,7 +106,7 @@ def test_a_death_is_reported_and_the_others_are_left_alone_until_the_stop() -> N
     bench = Bench(ranks=3).train()
     assert bench.exit(1) == [
         Mark(1, Phase.REPORTED),
-        Like(Note, text="rank 1 on host (pid 11): SIGSEGV; stopping the 2 others"),
+        Note(Severity.ERROR, "rank 1 on host (pid 11): SIGSEGV; stopping the 2 others"),
         Call(1, "", FaultReported((1,))),
     ]
     bench.answer()
@@ -128,8 +140,8 @@ def test_recovery_gives_every_rank_a_new_life_and_says_so() -> None:
     bench.started(2, 0)
     assert bench.started(2, 1) == [
         Mark(0, Phase.TRAINING),
-        Like(Note, text="recovered from rank 1 on host (pid 11): SIGSEGV; all 2 ranks started again, restart 1 of 1; "
-                        "0.00 s"),
+        Note(Severity.INFO, "recovered from rank 1 on host (pid 11): SIGSEGV; all 2 ranks started again, "
+                            "restart 1 of 1; 0.00 s"),
         Call(4, "u", StatusReported(0, Strategy.RECOVER)),
     ]  # fmt: skip
     for rank in (0, 1):
@@ -189,10 +201,10 @@ def test_another_culprit_than_the_one_announced_is_named() -> None:
 
 
 def test_a_second_death_before_the_stop_is_reported_with_the_first() -> None:
-    bench = Bench(ranks=3).train()
+    bench = Bench(ranks=9).train()
+    bench.exit(8)
     bench.exit(1)
-    bench.exit(2)
-    assert bench.answer() == [Call(2, "", FaultReported((1, 2)))]
+    assert bench.answer() == [Call(2, "", FaultReported((1, 8)))]
     assert bench.phase is Phase.REPORTED
 
 
@@ -245,8 +257,21 @@ def test_signals_out_of_their_time_change_nothing(stale: SignalReceived) -> None
 def test_a_global_fault_before_any_stop_is_of_another_incident() -> None:
     bench = Bench().train()
     bench.exit(1)
-    bench.give(SignalReceived("", SignalKind.GLOBAL_FAULT))
+    for uuid in ("", "other"):
+        for kind in (SignalKind.GLOBAL_FAULT, SignalKind.CHANGE_STRATEGY):
+            assert bench.give(SignalReceived(uuid, kind, (), Strategy.EXIT)) == []
     assert not bench.job.incident.global_told
+    assert bench.phase is Phase.REPORTED
+
+
+def test_a_stop_of_another_incident_does_not_rename_this_one() -> None:
+    bench = Bench().train()
+    bench.exit(1)
+    bench.answer()
+    bench.stop_told("u")
+    bench.stop_told("other")
+    bench.exit(0, TERM)
+    assert bench.swept() == [Mark(1, Phase.STOPPED), Call(2, "u", StopCompleted())]
 
 
 def test_a_late_stop_of_the_last_incident_does_not_name_the_next() -> None:
@@ -267,6 +292,20 @@ def test_a_strategy_that_was_not_offered_is_refused() -> None:
     bench.to_diagnosed()
     assert bench.chosen(Strategy.RECOVER) == [Like(Note, text="strategy Strategy.RECOVER was not offered, ignored")]
     assert bench.phase is Phase.DIAGNOSED
+
+
+def test_a_stop_told_twice_is_not_taken_for_a_strategy() -> None:
+    bench = Bench().train()
+    bench.to_diagnosed()
+    assert bench.stop_told() == []
+
+
+def test_a_strategy_told_twice_decides_only_once() -> None:
+    bench = Bench(max_restarts=2).train()
+    bench.to_recovering()
+    assert bench.chosen(Strategy.EXIT) == []
+    bench.wake()
+    assert bench.phase is Phase.DIAGNOSED  # it waits for a new word
 
 
 def test_signals_after_the_decision_to_leave_change_nothing() -> None:
@@ -307,6 +346,46 @@ def test_no_file_yet_is_no_progress() -> None:
     assert bench.job.budget.futile == 1
 
 
+@pytest.mark.parametrize(("uptime", "futile"), [(59.0, 1), (60.0, 0)])
+@pytest.mark.parametrize("known", [False, True])
+def test_without_a_look_at_the_file_a_long_life_is_progress(known: bool, uptime: float, futile: int) -> None:
+    bench = Bench(max_restarts=None, progress_known=known, signal_wait=500.0, short_life=60.0)
+    bench.at += 50.0
+    bench.train()
+    bench.exit(1, after=uptime)
+    if known:
+        bench.wake()  # the look hangs
+    assert bench.job.budget.futile == futile
+
+
+def test_the_time_before_training_is_no_life() -> None:
+    bench = Bench(max_restarts=None, start_wait=500.0)
+    bench.meet()
+    bench.exit(1, after=100.0)
+    assert bench.job.budget.futile == 1
+
+
+def test_each_attempt_is_measured_from_its_own_start() -> None:
+    bench = Bench(max_restarts=None).train()
+    bench.at += 100.0
+    bench.to_recovering()
+    bench.meet(1)
+    bench.started(2)
+    bench.answer()
+    bench.exit(1, life=2, after=10.0)
+    assert bench.job.budget.futile == 1
+
+
+def test_deaths_while_recovering_are_a_crash_loop_too() -> None:
+    bench = Bench(max_restarts=None, max_no_progress=2).train()
+    bench.to_recovering()
+    bench.meet(1)
+    bench.started(2, 0)
+    bench.exit(1, life=2)
+    assert bench.phase is Phase.DIAGNOSED
+    assert bench.job.incident.verdict.crash_loop
+
+
 def test_a_look_that_hangs_is_not_waited_for_long() -> None:
     bench = failing(progress_wait=2.0)
     bench.answer()
@@ -341,7 +420,7 @@ def test_a_death_while_recovering_starts_another_round() -> None:
     bench.meet(1)
     bench.started(2, 0)
     assert bench.exit(1, life=2) == [
-        Like(Note, text="rank 1 on host: SIGSEGV, while recovering"),
+        Note(Severity.ERROR, "rank 1 on host: SIGSEGV, while recovering"),
         Kill(0, 2, SIGTERM),
     ]
     assert bench.phase is Phase.RECOVERING
@@ -379,7 +458,9 @@ def test_a_recovery_that_takes_too_long_has_failed() -> None:
     bench.to_recovering()
     bench.answer()
     assert Call(4, "u", StatusReported(1, Strategy.RECOVER)) in bench.wake()
-    assert bench.job.incident.offer.because == "the workers did not start again in time"
+    left = bench.chosen(Strategy.EXIT)[-1]
+    assert isinstance(left, Exit)
+    assert left.because == "the workers did not start again in time: rank 1 on host (pid 11): SIGSEGV"
 
 
 def test_who_is_stopped_while_recovering_does_not_count_again() -> None:
@@ -410,7 +491,7 @@ def test_the_new_round_waits_for_leftovers() -> None:
 def test_a_signal_is_passed_on_and_ends_with_128_plus_n() -> None:
     bench = Bench().train()
     assert bench.give(QuitRequested(SIGTERM)) == [
-        Like(Note, text="SIGTERM received, passed on to the workers (10 s grace)"),
+        Note(Severity.WARNING, "SIGTERM received, passed on to the workers (10 s grace)"),
         Mark(0, Phase.LEAVING),
         Kill(0, 1, SIGTERM),
         Kill(1, 1, SIGTERM),
@@ -433,7 +514,7 @@ def test_a_second_signal_kills_at_once() -> None:
     bench = Bench().train()
     bench.give(QuitRequested(SIGTERM))
     assert bench.give(QuitRequested(SIGTERM)) == [
-        Like(Note, text="SIGTERM again: killing all workers now"),
+        Note(Severity.WARNING, "SIGTERM again: killing all workers now"),
         Kill(0, 1, SIGKILL),
         Kill(1, 1, SIGKILL),
     ]
@@ -444,7 +525,7 @@ def test_a_first_signal_while_leaving_only_says_so() -> None:
     bench.exit(0, OK)
     bench.exit(1, OK)
     (note,) = bench.give(QuitRequested(SIGTERM))
-    assert note == Like(Note, text="SIGTERM: already stopping; once more kills at once")
+    assert note == Note(Severity.WARNING, "SIGTERM: already stopping; once more kills at once")
     assert bench.swept() == [Like(Exit, code=0)]
 
 
@@ -456,7 +537,13 @@ def test_before_any_worker_there_is_nothing_to_wait_for() -> None:
 
 def test_a_frozen_launcher_ends_with_a_requeue() -> None:
     bench = Bench().train()
-    assert bench.give(LauncherFrozen())[0] == Mark(0, Phase.LEAVING)
+    assert bench.give(LauncherFrozen()) == [
+        Mark(0, Phase.LEAVING),
+        Kill(0, 1, SIGTERM),
+        Kill(1, 1, SIGTERM),
+        Kill(0, 1, SIGKILL),
+        Kill(1, 1, SIGKILL),
+    ]
     bench.exit(0, TERM)
     bench.exit(1, TERM)
     assert bench.swept() == [Like(Exit, code=75, origin=Origin.LAUNCHER)]
@@ -465,8 +552,10 @@ def test_a_frozen_launcher_ends_with_a_requeue() -> None:
 def test_frozen_while_leaving_the_time_does_not_count() -> None:
     bench = Bench().train()
     bench.give(QuitRequested(SIGTERM))
+    bench.wake()  # SIGKILL has been sent
     bench.give(LauncherFrozen(), after=10_000.0)
     assert bench.phase is Phase.LEAVING
+    assert bench.agent.deadline() == bench.at + 5.0  # kill_grace, once more
     bench.exit(0, TERM)
     bench.exit(1, TERM)
     assert bench.swept() == [Like(Exit, code=143)]
@@ -481,6 +570,50 @@ def test_a_process_that_survives_sigkill_means_this_host_is_done_for() -> None:
     bench.exit(0, TERM)
     assert bench.wake() == [Kill(1, 1, SIGKILL)]
     assert bench.wake() == [Exit(71, Origin.LAUNCHER, "rank 1 (pid 11) survives SIGKILL; this host must be recycled")]
+
+
+STOP = 10.0 + 2 * 5.0 + 1.0
+"""stop_grace, then kill_grace for workers and for leftovers, and a second for the searches."""
+
+
+def test_every_wait_lasts_as_long_as_what_it_waits_for_may_take() -> None:
+    bench = Bench(max_restarts=2, start_wait=60.0, signal_wait=30.0).train()
+    waits = []
+    for step in (
+        lambda: bench.exit(1),
+        bench.stop_told,
+        lambda: (bench.exit(0, TERM), bench.swept()),
+        bench.global_told,
+        lambda: bench.chosen(Strategy.RECOVER),
+    ):
+        bench.at += 1.0
+        step()
+        waits.append((bench.phase, bench.job.until - bench.at))
+    assert waits == [
+        (Phase.REPORTED, 30.0),
+        (Phase.STOPPING, STOP),
+        (Phase.STOPPED, 30.0),
+        (Phase.DIAGNOSED, 30.0),
+        (Phase.RECOVERING, STOP + 60.0),
+    ]
+    leaving = Bench().train()
+    leaving.give(QuitRequested(SIGTERM))
+    assert leaving.job.until == leaving.at + 2 * STOP
+    leaving.give(LauncherFrozen(), after=1000.0)
+    assert leaving.job.until == leaving.at + 2 * STOP
+
+
+def test_another_round_of_a_recovery_gets_the_whole_time_again() -> None:
+    bench = Bench(max_restarts=2, start_wait=60.0).train()
+    bench.to_recovering()
+    bench.meet(1)
+    bench.exit(1, life=2, after=50.0)
+    assert bench.job.until == bench.at + STOP + 60.0
+
+
+def test_a_phase_moves_only_as_the_table_says() -> None:
+    with pytest.raises(AssertionError, match="training -> diagnosed"):
+        Bench().train().job._move(Phase.DIAGNOSED)
 
 
 def test_a_silent_controller_is_not_waited_for_for_ever() -> None:

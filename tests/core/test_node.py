@@ -59,7 +59,7 @@ def test_each_rank_is_started_and_runs_when_it_has_a_pid(node: Two) -> None:
 
 
 def test_who_has_succeeded_counts_as_running(node: Two) -> None:
-    run(node).exited(WorkerExited(0, 1, OK), 2.0)
+    assert run(node).exited(WorkerExited(0, 1, OK), 2.0) is None
     assert node.running
     assert not node.succeeded
     node.exited(WorkerExited(1, 1, OK), 2.0)
@@ -82,6 +82,8 @@ def test_a_death_is_judged_with_what_was_known_at_its_start(node: Two) -> None:
     fault = run(node).exited(WorkerExited(0, 1, ExitStatus(signal=9), oom_kills=5), 2.0)
     assert fault is not None
     assert (fault.kind, fault.pid, fault.restarts) == (FaultKind.OUT_OF_MEMORY, 10, 0)
+    assert not node.running
+    assert [worker.rank for worker in node.alive] == [1]
 
 
 def test_a_start_that_fails_is_a_death(node: Two) -> None:
@@ -91,10 +93,12 @@ def test_a_start_that_fails_is_a_death(node: Two) -> None:
         FaultKind.NOT_STARTED, Blame.CULPRIT, "could not be started: no memory",
     )  # fmt: skip
     assert fault.status.shell_code == 126
+    assert [worker.rank for worker in node.alive] == [1]
     node.stop(SIGTERM, 2.0)
     stopped = node.spawn_failed(SpawnFailed(1, 1, "no memory"), 3.0)
     assert stopped is not None
     assert stopped.blame is Blame.STOPPED
+    assert (node.workers[1].hard_at, node.workers[1].stuck_at) == (None, None)
 
 
 def test_everyone_is_asked_once_then_killed_after_the_grace_then_stuck(node: Two) -> None:
@@ -105,11 +109,15 @@ def test_everyone_is_asked_once_then_killed_after_the_grace_then_stuck(node: Two
     assert node.take() == []
     assert node.deadlines() == [12.0, 12.0]
     node.exited(WorkerExited(0, 1, OK), 11.9)
+    assert node.workers[0].hard_at is None
     node.settle(12.0)
     assert node.take() == [Kill(1, 1, SIGKILL)]
     assert node.deadlines() == [17.0]
     assert node.stuck(16.9) is None
     assert node.stuck(17.0) == "rank 1 (pid 11) survives SIGKILL"
+    node.exited(WorkerExited(1, 1, CRASH), 17.0)
+    assert node.stuck(17.0) is None
+    assert node.workers[1].stuck_at is None
 
 
 def test_a_worker_that_is_being_started_gets_its_signal_when_it_has_a_pid(node: Two) -> None:
@@ -119,6 +127,7 @@ def test_a_worker_that_is_being_started_gets_its_signal_when_it_has_a_pid(node: 
     node.started(WorkerStarted(0, 1, 10), 3.0)
     assert node.take() == [Kill(0, 1, SIGTERM)]
     assert node.workers[0].life is Life.DYING
+    assert node.workers[0].stuck_at is None  # it has not had SIGKILL
     node.settle(12.0)
     assert node.take() == [Kill(0, 1, SIGKILL)]
     node.started(WorkerStarted(1, 1, 11), 13.0)  # SIGKILL is due to it as well, and its time counts from now
@@ -146,6 +155,7 @@ def test_kill_spares_no_time(node: Two) -> None:
 
 def test_kill_takes_those_who_were_not_asked_before(node: Two) -> None:
     run(node).kill(3.0)
+    assert {worker.life for worker in node.alive} == {Life.DYING}
     node.settle(3.0)
     assert node.take() == [Kill(0, 1, SIGKILL), Kill(1, 1, SIGKILL)]
 
@@ -250,18 +260,62 @@ def test_gently_is_sigterm_once_and_sigkill_after_the_grace(node: Two) -> None:
     node.settle(13.0)
     assert node.take() == [Sweep(3, SIGKILL)]
     node.found(Swept(3, 1), 13.0)
-    node.settle(18.0)
-    node.found(Swept(4, 1), 18.0)
-    assert node.stuck(18.0) == "1 process(es) left by workers survive SIGKILL"
+    assert node.deadlines() == [13.1]  # soon again, as those that were killed are gone soon
+    assert node.stuck(17.9) is None
+
+
+@pytest.mark.parametrize(("gently", "stuck_at"), [(False, 8.0), (True, 18.0)])
+def test_leftovers_seen_alive_after_the_whole_grace_survive_sigkill(node: Two, gently: bool, stuck_at: float) -> None:
+    ended(node).sweep(3.0, gently=gently)
+    node.settle(3.0)
+    node.found(Swept(1, 1), 3.0)
+    node.settle(13.0 if gently else 3.1)
+    node.found(Swept(2, 1), stuck_at)  # an answer of now, but to a search that began earlier
+    assert node.stuck(stuck_at + 1.0) is None
+    node.settle(stuck_at + 1.0)
+    assert node.stuck(stuck_at + 1.0) is None  # the search is not answered
+    node.found(Swept(3, 1), stuck_at + 1.0)
+    assert node.stuck(stuck_at + 1.0) == "1 process(es) left by workers survive SIGKILL"
+
+
+def test_a_last_search_that_finds_nothing_leaves_nothing_stuck(node: Two) -> None:
+    ended(node).sweep(3.0, gently=False)
+    node.settle(30.0)
+    node.found(Swept(1, 0), 30.0)
+    assert node.stuck(30.0) is None
 
 
 def test_one_grace_covers_workers_and_what_they_left(node: Two) -> None:
     run(node).stop(SIGTERM, 2.0)
+    node.stop(SIGTERM, 8.0)
     for rank in (0, 1):
         node.exited(WorkerExited(rank, 1, OK), 9.0)
     node.sweep(9.0, gently=True)
+    node.settle(9.0)
+    node.found(Swept(1, 1), 9.0)
+    assert node.deadlines() == [9.1, 12.0]
+
+
+def test_without_gentleness_the_grace_of_the_workers_does_not_matter(node: Two) -> None:
+    run(node).stop(SIGTERM, 2.0)
+    for rank in (0, 1):
+        node.exited(WorkerExited(rank, 1, OK), 2.0)
+    node.take()
+    node.sweep(2.0, gently=False)
+    node.settle(2.0)
+    assert node.take() == [Sweep(1, SIGKILL)]
     assert node.sweeping is not None
-    assert node.sweeping.hard_at == 12.0
+    assert node.sweeping.stuck_at == 7.0
+
+
+def test_after_a_kill_leftovers_get_no_grace_either(node: Two) -> None:
+    run(node).kill(3.0)
+    for rank in (0, 1):
+        node.exited(WorkerExited(rank, 1, CRASH), 4.0)
+    node.take()
+    node.sweep(4.0, gently=True)
+    node.settle(4.0)
+    assert node.take() == [Sweep(1, SIGKILL)]
 
 
 def test_kill_ends_the_gentleness(node: Two) -> None:
@@ -274,9 +328,9 @@ def test_kill_ends_the_gentleness(node: Two) -> None:
     assert node.take() == [Sweep(2, SIGKILL)]
     node.kill(3.06)
     assert node.sweeping is not None
-    assert node.sweeping.hard_at == 3.05
+    assert (node.sweeping.hard_at, node.sweeping.stuck_at) == (3.05, 8.05)
 
 
 def test_a_life_moves_only_as_the_table_says(node: Two) -> None:
-    with pytest.raises(AssertionError, match="starting -> starting"):
+    with pytest.raises(AssertionError, match="rank 0: starting -> starting"):
         node.start(PLACE, 0, 2.0)

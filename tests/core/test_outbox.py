@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from elastic_run.core.commands import Call, Command, Note
+from elastic_run.core.commands import Call, Command, Note, Severity
 from elastic_run.core.events import CallFinished
 from elastic_run.core.outbox import Outbox
 from elastic_run.core.vocabulary import FaultReported, StopCompleted
-from tests.core.like import Like
 
 
 def test_the_next_waits_for_the_answer_to_the_one_before() -> None:
@@ -44,5 +43,6 @@ def test_a_refusal_is_said_and_the_queue_goes_on() -> None:
     box.put("", FaultReported((1,)))
     box.settle()
     box.answered(CallFinished(1, 400, "not registered"))
-    assert out[1:] == [Like(Note, text="the controller answered FaultReported with code 400 not registered")]
+    text = "the controller answered FaultReported with code 400 not registered"
+    assert out[1:] == [Note(Severity.WARNING, text)]
     assert not box.waiting

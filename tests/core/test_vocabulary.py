@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, is_dataclass
 from signal import SIGRTMIN
 
 import pytest
 
-from elastic_run.core.vocabulary import ExitStatus, signal_name
+from elastic_run.core import vocabulary
+from elastic_run.core.vocabulary import Blame, ExitStatus, StopCompleted, signal_name
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,19 @@ def test_signals_have_names_even_where_the_library_knows_none() -> None:
     assert signal_name(15) == "SIGTERM"
     assert signal_name(SIGRTMIN + 3) == "SIGRTMIN+3"
     assert signal_name(33) == "signal 33"
+
+
+def test_blame_goes_from_the_likeliest_to_the_least() -> None:
+    order = [Blame.CULPRIT, Blame.STOPPED_WHILE_FAILING, Blame.VICTIM, Blame.STOPPED]
+    assert sorted(Blame, key=lambda blame: blame.value) == order
+
+
+def test_to_have_stopped_is_a_success_unless_said_otherwise() -> None:
+    assert StopCompleted() == StopCompleted(0)
+
+
+def test_nobody_changes_a_noun_on_its_way() -> None:
+    with pytest.raises(FrozenInstanceError):
+        ExitStatus(code=0).code = 1  # type: ignore[misc]
+    nouns = [v for v in vars(vocabulary).values() if isinstance(v, type) and is_dataclass(v)]
+    assert all(noun.__dataclass_params__.frozen for noun in nouns)  # type: ignore[attr-defined]
