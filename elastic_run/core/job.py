@@ -64,7 +64,9 @@ class Incident:
 
     @property
     def culprit(self) -> Fault:
-        return culprit(self.faults)
+        """Of the newest start: a failure of the recovery is not the failure that it was to recover from."""
+        newest = max(fault.restarts for fault in self.faults if fault.blame in OWN_DEATH)
+        return culprit(fault for fault in self.faults if fault.restarts == newest)
 
     @property
     def dead(self) -> tuple[int, ...]:
@@ -288,6 +290,7 @@ class Job:
 
     def _fault_while_recovering(self, fault: Fault, at: float) -> None:
         assert self.incident is not None
+        self.incident.announced = fault
         self._note(Severity.ERROR, f"{self.name(fault)}: {fault.because}, while recovering")
         self.node.stop(SIGTERM, at)
         self.budget.observe(None, 0.0)

@@ -95,8 +95,9 @@ def test_a_start_that_takes_too_long_is_the_end() -> None:
     bench = Bench(start_wait=5.0)
     bench.meet()
     assert bench.wake()[0] == Mark(0, Phase.LEAVING)
-    assert bench.job.ending.because == "the workers did not start in time"
-    assert bench.job.ending.code == ExitCode.UNAVAILABLE
+    bench.exit(0, TERM)
+    bench.exit(1, TERM)
+    assert bench.swept() == [Exit(69, Origin.LAUNCHER, "the workers did not start in time")]
 
 
 # -- one incident
@@ -442,7 +443,7 @@ def test_with_the_budget_spent_the_failure_is_reported_and_obeyed() -> None:
     assert bench.phase is Phase.DIAGNOSED
     bench.chosen(Strategy.EXIT)
     bench.exit(0, TERM, 2)
-    assert bench.swept() == [Like(Exit, code=139)]  # the first death of the incident began it
+    assert bench.swept() == [Like(Exit, code=3)]  # not that of the death which it was to recover from
 
 
 def test_a_budget_that_is_gone_when_it_is_to_be_spent() -> None:
@@ -458,6 +459,8 @@ def test_a_recovery_that_takes_too_long_has_failed() -> None:
     bench.to_recovering()
     bench.answer()
     assert Call(4, "u", StatusReported(1, Strategy.RECOVER)) in bench.wake()
+    refused = Note(Severity.WARNING, "strategy Strategy.RECOVER was not offered, ignored")
+    assert bench.chosen(Strategy.RECOVER) == [refused]  # though restarts are left
     left = bench.chosen(Strategy.EXIT)[-1]
     assert isinstance(left, Exit)
     assert left.because == "the workers did not start again in time: rank 1 on host (pid 11): SIGSEGV"
@@ -501,13 +504,14 @@ def test_a_signal_is_passed_on_and_ends_with_128_plus_n() -> None:
     assert bench.swept() == [Exit(143, Origin.SIGNAL, "stopped by SIGTERM, before the end of training")]
 
 
-@pytest.mark.parametrize(("requeue", "code"), [(False, 0), (True, 75)])
-def test_workers_that_save_and_exit_0(requeue: bool, code: int) -> None:
+@pytest.mark.parametrize(("requeue", "code", "please"), [(False, 0, ""), (True, 75, "; please requeue")])
+def test_workers_that_save_and_exit_0(requeue: bool, code: int, please: str) -> None:
     bench = Bench(requeue_on_stop=requeue).train()
     bench.give(QuitRequested(SIGTERM))
     bench.exit(0, OK)
     bench.exit(1, OK)
-    assert bench.swept() == [Like(Exit, code=code, origin=Origin.SIGNAL)]
+    because = f"stopped by SIGTERM, all workers then exited 0{please}"
+    assert bench.swept() == [Exit(code, Origin.SIGNAL, because)]
 
 
 def test_a_second_signal_kills_at_once() -> None:
@@ -620,8 +624,8 @@ def test_a_silent_controller_is_not_waited_for_for_ever() -> None:
     bench = Bench(signal_wait=7.0).train()
     bench.exit(1)
     assert bench.wake()[0] == Mark(1, Phase.LEAVING)
-    assert bench.job.ending.because == "the controller said nothing for 7 s (reported)"
-    assert bench.job.ending.code == 69
+    bench.exit(0, TERM)
+    assert bench.swept() == [Exit(69, Origin.LAUNCHER, "the controller said nothing for 7 s (reported)")]
 
 
 def test_a_search_that_never_answers_ends_with_its_phase() -> None:
@@ -630,7 +634,12 @@ def test_a_search_that_never_answers_ends_with_its_phase() -> None:
     bench.answer()
     bench.stop_told()
     bench.exit(0, TERM)
-    assert bench.wake() == [Like(Exit, code=71)]
+    because = "the workers could not be stopped in time; this host must be recycled"
+    assert bench.wake() == [Exit(71, Origin.LAUNCHER, because)]
+    leaving = Bench().train()
+    for rank in (0, 1):
+        leaving.exit(rank, OK)
+    assert leaving.wake() == [Exit(71, Origin.LAUNCHER, because)]
 
 
 def test_facts_that_are_no_ones_concern() -> None:

@@ -94,7 +94,8 @@ def test_a_start_that_fails_is_a_death(node: Two) -> None:
     )  # fmt: skip
     assert fault.status.shell_code == 126
     assert [worker.rank for worker in node.alive] == [1]
-    node.stop(SIGTERM, 2.0)
+    node.kill(2.0)
+    node.settle(2.0)
     stopped = node.spawn_failed(SpawnFailed(1, 1, "no memory"), 3.0)
     assert stopped is not None
     assert stopped.blame is Blame.STOPPED
@@ -270,12 +271,12 @@ def test_leftovers_seen_alive_after_the_whole_grace_survive_sigkill(node: Two, g
     node.settle(3.0)
     node.found(Swept(1, 1), 3.0)
     node.settle(13.0 if gently else 3.1)
-    node.found(Swept(2, 1), stuck_at)  # an answer of now, but to a search that began earlier
-    assert node.stuck(stuck_at + 1.0) is None
-    node.settle(stuck_at + 1.0)
-    assert node.stuck(stuck_at + 1.0) is None  # the search is not answered
-    node.found(Swept(3, 1), stuck_at + 1.0)
-    assert node.stuck(stuck_at + 1.0) == "1 process(es) left by workers survive SIGKILL"
+    node.found(Swept(2, 1), stuck_at - 0.5)
+    assert node.stuck(stuck_at) is None  # it tells of the time before
+    node.settle(stuck_at)
+    assert node.stuck(stuck_at) is None  # not answered
+    node.found(Swept(3, 1), stuck_at)
+    assert node.stuck(stuck_at) == "1 process(es) left by workers survive SIGKILL"
 
 
 def test_a_last_search_that_finds_nothing_leaves_nothing_stuck(node: Two) -> None:

@@ -410,8 +410,10 @@ class Judge:
 
     def _culprits(self) -> list[Death]:
         """Deaths that may be blamed; more than one where nothing outside tells which came first."""
-        key = min((d.kind, d.at) for d in self.deaths)
-        tied = [d for d in self.deaths if (d.kind, d.at) == key]
+        newest = max(d.incarnation for d in self.deaths if d.kind in (0, 2))
+        wave = [d for d in self.deaths if d.incarnation == newest]
+        key = min((d.kind, d.at) for d in wave)
+        tied = [d for d in wave if (d.kind, d.at) == key]
         if signalled := [d for d in tied if d.status.signal is not None]:
             return signalled
         if walls := [d.wall for d in tied if d.wall is not None]:
