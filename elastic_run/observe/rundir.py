@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -88,6 +89,19 @@ def _take(base: Path, name: str, returns: bool, node: int, why: str) -> RunDirec
 
 
 def _own(path: Path, returns: bool) -> bool:
+    """Of several that find a dead owner at once only one may remove its file, hence the lock of this host."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+    except OSError:
+        pass  # a file system without locks
+    try:
+        return _own_alone(path, returns)
+    finally:
+        os.close(directory)
+
+
+def _own_alone(path: Path, returns: bool) -> bool:
     me = {"host": os.uname().nodename, "pid": os.getpid(), "started": started(os.getpid())}
     owner = path / OWNER
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -62,6 +63,16 @@ class SignalList(click.ParamType):  # type: ignore[type-arg]
         return int(number)
 
 
+class Seconds(click.FloatRange):
+    """A duration: `nan` compares with nothing, and what never comes is no deadline."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no finite number of seconds", param, ctx)
+        return seconds
+
+
 def _option(name: str, help: str, **attrs: Any) -> Callable[[F], F]:
     """One option in both spellings, with its variable: PET_… for torchrun's, ELASTIC_RUN_… for ours."""
     field = name.replace("-", "_")
@@ -85,7 +96,7 @@ def _print_completion(context: click.Context, param: click.Parameter, shell: str
     context.exit()
 
 
-SECONDS = click.FloatRange(min=0)
+SECONDS = Seconds(min=0)
 PORT = click.IntRange(0, 65535)
 
 OPTIONS: list[Callable[[Any], Any]] = [
@@ -93,7 +104,7 @@ OPTIONS: list[Callable[[Any], Any]] = [
     _option("max-restarts", "How often the group is restarted after a fault; 'unlimited' leaves it to the crash-loop "
             "guard.", type=Restarts(), default="0"),
     _option("restart-window", "Count only the restarts of the last SECONDS against --max-restarts.  [default: all]",
-            type=click.FloatRange(min=0, min_open=True), metavar="SECONDS"),
+            type=Seconds(min=0, min_open=True), metavar="SECONDS"),
     _option("progress-file", "A file that changes when training advances, such as the newest checkpoint; lets the "
             "crash-loop guard tell progress.", type=click.Path()),
     _option("max-no-progress", "Crash-loop guard: exit 93 after so many failures in a row without progress. It acts "

@@ -13,6 +13,9 @@ from elastic_run.core.commands import Command, Exit
 from elastic_run.core.events import Event, Tick
 from elastic_run.supervisor.shell import Shell
 
+LONGEST_SLEEP = 86_400.0
+"""epoll takes at most 2^31 ms."""
+
 
 class Journal(Protocol):
     def begin(self, at: float) -> None: ...
@@ -67,7 +70,7 @@ class Loop:
 
     def _patience(self) -> float | None:
         times = [t for t in (self.agent.deadline(), self.clock.deadline()) if t is not None]
-        return max(0.0, min(times) - time.monotonic()) if times else None
+        return min(max(0.0, min(times) - time.monotonic()), LONGEST_SLEEP) if times else None
 
     def _tick_clock(self) -> None:
         due = self.clock.deadline()

@@ -51,10 +51,10 @@ def test_each_incident_has_an_id_of_its_own() -> None:
 
 def test_late_faults_are_merged() -> None:
     controller = Controller("job")
-    controller.report(FaultReported((3,)), 0.0)
-    assert controller.report(FaultReported((1, 3)), 0.0) == []
+    controller.report(FaultReported((8,)), 0.0)
+    assert controller.report(FaultReported((1, 8)), 0.0) == []
     (told,) = controller.report(StopCompleted(), 0.0)
-    assert told.ranks == (1, 3)
+    assert told.ranks == (1, 8)
 
 
 def test_exit_is_chosen_when_nothing_else_is_offered_and_needs_no_offer() -> None:
@@ -73,6 +73,25 @@ def test_a_recovery_that_failed_ends_in_exit() -> None:
     (told,) = controller.report(StatusReported(1, Strategy.RECOVER), 0.0)
     assert told.strategy is Strategy.EXIT
     assert controller.state is State.INIT
+
+
+def test_what_is_told_a_second_time_changes_nothing() -> None:
+    controller = Controller("job", SLOW)
+    controller.report(FaultReported((1,)), 0.0)
+    controller.report(StopCompleted(), 0.0)
+    assert controller.report(StopCompleted(), 1.0) == []
+    assert controller.deadline() == 11.0
+    controller.tick(11.0)
+    controller.report(BOTH, 11.0)
+    for again in (StopCompleted(), BOTH):
+        assert controller.report(again, 12.0) == []
+    assert (controller.state, controller.deadline()) == (State.WAIT_STATUS, 911.0)
+
+
+def test_the_embedded_controller_waits_for_nothing_but_reports() -> None:
+    controller = Controller("job")
+    controller.report(FaultReported((1,)), 5.0)
+    assert controller.deadline() == 905.0
 
 
 def test_the_waits_of_clusterd_are_kept() -> None:
