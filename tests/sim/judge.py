@@ -187,7 +187,8 @@ class Judge:
             kind = 1 if "Traceback" in words and "peer" not in words else 3
         else:
             kind = 2 if "peer" in words else 0
-        self.deaths.append(Death(kind, self.now, fact.rank, fact.incarnation, status, wall))
+        if self.phase is not Phase.LEAVING:  # by then it is decided who was to blame
+            self.deaths.append(Death(kind, self.now, fact.rank, fact.incarnation, status, wall))
         if self.stop_at is None:
             self.own_dead.add(fact.rank)
             if self.phase is Phase.RECOVERING:
