@@ -97,6 +97,7 @@ class Guard:
     def close(self, wait: float) -> None:
         """Let it finish: it looks for leftovers once more, removes the scratch directory and exits."""
         self.link.close()
+        orphans.send(self.process.pid, signal.SIGCONT)  # somebody may have stopped it
         try:
             self.process.wait(wait)
         except subprocess.TimeoutExpired:

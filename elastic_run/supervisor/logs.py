@@ -140,7 +140,7 @@ class Logs:
             return self._lost_before[reader] + sum(s.lost.get(reader, 0) for s in self._streams)
 
     def drain(self, readers: dict[str, tuple[Callable[[], int], float]]) -> dict[str, int]:
-        """Nobody writes any more: wait until all is read, or a reader's count stands still for so many seconds.
+        """At the end: wait until all output is read, or a reader's count stands still for so many seconds.
 
         Returns:
             Bytes that each reader has left unread.
@@ -148,6 +148,11 @@ class Logs:
         with self._lock:
             for stream in self._streams:
                 stream.ended = True
+        ends = [(stream, stream.size) for stream in self._measured()]
+
+        def unread(reader: str) -> int:
+            return sum(max(0, end - s.taken[reader]) for s, end in ends if reader in s.taken)
+
         for wake in self._readers.values():
             wake()
         seen = {reader: (moved(), time.monotonic()) for reader, (moved, _) in readers.items()}
@@ -157,13 +162,10 @@ class Logs:
                 count, since = seen[reader]
                 if moved() != count:
                     seen[reader] = (moved(), time.monotonic())
-                waiting = waiting or (self._unread(reader) > 0 and time.monotonic() - since < patience)
+                waiting = waiting or (unread(reader) > 0 and time.monotonic() - since < patience)
             if not waiting:
-                return {reader: self._unread(reader) for reader in readers}
+                return {reader: unread(reader) for reader in readers}
             time.sleep(0.01)
-
-    def _unread(self, reader: str) -> int:
-        return sum(max(0, stream.size - stream.taken[reader]) for stream in self.streams(reader))
 
     def _follow(self) -> None:
         """Thread: wait for writes, bound the backlog, wake the readers."""
