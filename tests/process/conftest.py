@@ -17,11 +17,17 @@ from typing import Any
 import pytest
 
 from elastic_run.observe.journal import records, replay
+from elastic_run.supervisor.orphans import stat_of
 
 TOP = Path(__file__).parent.parent.parent
 ACT = str(Path(__file__).parent / "workers" / "act.py")
+LAUNCHER = (sys.executable, "-m", "elastic_run")
 BOUND = 30.0
 """For anything that should happen at once, on a machine that is busy with something else."""
+GRACE = 0.6
+SLACK = 1.0
+"""For a machine that does other things: the promise is grace + 1 s."""
+SOON = GRACE + 1 + SLACK
 
 
 class Run:
@@ -32,29 +38,37 @@ class Run:
         self.place = place
         self.logs, self.tmp, self.signs = place / "logs", place / "tmp", place / "up"
         for directory in (self.tmp, self.signs):
-            directory.mkdir()
+            directory.mkdir(parents=True)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *words: str, before: tuple[str, ...] = (), env: dict[str, str] | None = None, **popen: Any) -> Run:
-        here = {
-            **os.environ, "PYTHONPATH": str(TOP), "TMPDIR": str(self.tmp), "UP": str(self.signs),
-            "XDG_STATE_HOME": str(self.place / "state"), "LIVES_FOR": self.mark, **(env or {}),
-        }  # fmt: skip
-        argv = [*before, sys.executable, "-m", "elastic_run", *words]
+        argv = [*before, *LAUNCHER, *words]
         with open(self.place / "out", "ab") as out, open(self.place / "err", "ab") as err:
-            streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, **popen}
-            self.process = subprocess.Popen(argv, env=here, cwd=self.place, **streams)
+            streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, "cwd": self.place, **popen}
+            self.process = subprocess.Popen(argv, env=self.environment(env), **streams)
         return self
+
+    def environment(self, more: dict[str, str] | None = None) -> dict[str, str]:
+        return {
+            **os.environ, "PYTHONPATH": str(TOP), "TMPDIR": str(self.tmp), "UP": str(self.signs),
+            "XDG_STATE_HOME": str(self.place / "state"), "LIVES_FOR": self.mark, **(more or {}),
+        }  # fmt: skip
+
+    def flags(self, ranks: int = 2) -> tuple[str, ...]:
+        return ("--nproc-per-node", str(ranks), "--log-dir", str(self.logs), "--shutdown-timeout", str(GRACE))
 
     def act(self, *words: str, ranks: int = 2, options: tuple[str, ...] = (), **more: Any) -> Run:
         """Start `act.py` with these words."""
-        flags = ("--nproc-per-node", str(ranks), "--log-dir", str(self.logs), "--shutdown-timeout", "0.6")
-        return self.start(*flags, *options, ACT, *words, **more)
+        return self.start(*self.flags(ranks), *options, ACT, *words, **more)
 
     @property
     def pid(self) -> int:
         assert self.process is not None
         return self.process.pid
+
+    @property
+    def ended(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
 
     def wait(self, seconds: float = BOUND) -> int:
         assert self.process is not None
@@ -69,7 +83,8 @@ class Run:
 
     @property
     def err(self) -> str:
-        return (self.place / "err").read_text(errors="replace")
+        file = self.place / "err"
+        return file.read_text(errors="replace") if file.exists() else ""
 
     @property
     def said(self) -> list[str]:
@@ -90,6 +105,12 @@ class Run:
     def journal(self) -> list[dict[str, Any]]:
         paths = list(self.logs.glob("*/node_0/events.jsonl"))
         return list(records(paths[0])) if paths else []
+
+    def orders(self, name: str) -> list[dict[str, Any]]:
+        return [r for r in self.journal if r.get("order") == name]
+
+    def facts(self, name: str) -> list[dict[str, Any]]:
+        return [r for r in self.journal if r.get("fact") == name]
 
     def up(self, ranks: int = 2, restart: int = 0) -> None:
         """Wait until these ranks have given their sign."""
@@ -113,7 +134,8 @@ class Run:
 
     def alive(self) -> list[int]:
         """Living processes that descend from this launcher, itself included."""
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self.mark in environ(pid)]
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return [pid for pid in pids if self.mark in environ(pid) or self.mark in command(pid)]
 
     def gone(self, within: float) -> None:
         """Wait until nothing of it lives but what cannot run: the launcher itself if it is frozen, and its guard."""
@@ -127,12 +149,21 @@ class Run:
     def guards(self) -> list[int]:
         return [pid for pid in self.alive() if "guard_main.py" in command(pid)]
 
+    def acting(self) -> list[int]:
+        """Workers that have become `act.py`, and what they forked, whether a journal knows them or not."""
+        return [pid for pid in self.alive() if f"-u {ACT}" in command(pid)]
+
     def workers(self) -> dict[int, int]:
         """Rank -> pid of the newest start."""
-        return {r["rank"]: r["pid"] for r in self.journal if r.get("fact") == "WorkerStarted"}
+        return {r["rank"]: r["pid"] for r in self.facts("WorkerStarted")}
 
     def describe(self) -> list[str]:
         return [f"{pid} {state(pid)} {command(pid)}" for pid in self.alive()]
+
+    def scratch(self) -> list[Path]:
+        """Scratch directories that exist, wherever they were made."""
+        named = {Path(path.read_text()) for path in self.signs.glob("*.*") if path.stat().st_size}
+        return [path for path in {*named, *self.tmp.glob("elastic-run-[0-9a-f]*")} if path.exists()]
 
     def close(self) -> list[str]:
         """Kill what is left and say what it was."""
@@ -146,8 +177,26 @@ class Run:
             self.process.wait(BOUND)
         return left
 
+    def differences(self) -> list[object]:
+        """Where decisions cannot be repeated from the journals, nested launchers' included."""
+        found = []
+        if "records could not be written" in self.err:
+            return []
+        for path in self.place.rglob("events.jsonl"):
+            whole = list(records(path))
+            if not whole or "start" not in whole[0]:
+                continue  # a test took the beginning away
+            if whole[-1].get("order") != "Exit":  # killed, perhaps between a fact and its orders
+                last = max((n for n, record in enumerate(whole) if "fact" in record), default=0)
+                path = path.with_name("until_the_last_fact.jsonl")
+                path.write_text("".join(json.dumps(record) + "\n" for record in whole[:last]))
+                if last == 0:
+                    continue
+            found.append(replay(path))
+        return [difference for difference in found if difference is not None]
 
-def until(holds: Callable[[], bool], seconds: float, what: str | Callable[[], str]) -> None:
+
+def until(holds: Callable[[], object], seconds: float, what: str | Callable[[], str]) -> None:
     """The one place that waits for something to become so; a deadline, not a duration."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
@@ -155,6 +204,11 @@ def until(holds: Callable[[], bool], seconds: float, what: str | Callable[[], st
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds} s: {what if isinstance(what, str) else what()}")
         pause.wait(0.01)
+
+
+def lasts(seconds: float) -> None:
+    """A fault that has a duration or a random moment of its own. Nothing is waited for."""
+    threading.Event().wait(seconds)
 
 
 def environ(pid: int) -> str:
@@ -172,24 +226,41 @@ def command(pid: int) -> str:
 
 
 def state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
-    except OSError:
-        return ""
+    stat = stat_of(pid)
+    return stat.state if stat is not None else ""
+
+
+def zombies(parent: int) -> list[int]:
+    """Children of a process that have ended and were not waited for."""
+    names = [name for name in os.listdir("/proc") if name.isdigit()]
+    stats = {int(name): stat_of(int(name)) for name in names}
+    return [pid for pid, stat in stats.items() if stat is not None and stat.parent == parent and stat.state == "Z"]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
-    """A launcher to start. Afterwards: nothing lives, the scratch directory is gone, decisions can be replayed."""
-    one = Run(tmp_path)
+def new_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Launchers to start. Afterwards: nothing of them lives, no scratch is left, decisions can be replayed."""
+    runs: list[Run] = []
+
+    def make(name: str = "") -> Run:
+        runs.append(Run(tmp_path / name))
+        return runs[-1]
+
     try:
-        yield one
-        if one.process is not None and one.process.poll() is not None:
-            one.gone(BOUND)
+        yield make
+        for run in runs:
+            if run.ended:
+                run.gone(BOUND)
     finally:
-        left = one.close()
+        left = [line for run in runs for line in run.close()]
     assert left == []
-    until(lambda: not list(one.tmp.glob("elastic-run-*")), BOUND, "scratch directory removed")
-    for path in one.logs.glob("*/node_*/events.jsonl"):
-        if "start" in next(records(path), {}):  # else a test took the beginning away
-            assert replay(path) is None
+    for run in runs:
+        until(lambda run=run: not run.scratch(), BOUND, lambda run=run: f"scratch left: {run.scratch()}")  # type: ignore[misc]
+        assert run.differences() == []
+    assert zombies(os.getpid()) == []
+
+
+@pytest.fixture
+def run(new_run: Callable[..., Run]) -> Run:
+    """One launcher to start."""
+    return new_run()

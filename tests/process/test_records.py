@@ -1,15 +1,20 @@
-"""The run directory, and disks and consoles that fail: the job goes on, what is lost is counted and said."""
+"""The run directory: complete, private, one for each launch, and never written over."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-from pathlib import Path
-from signal import SIGKILL
+import sys
+import time
+from collections.abc import Callable
+from signal import SIGKILL, SIGTERM
+from typing import Any
 
 import pytest
 
-from tests.process.conftest import BOUND, Run, until
+from elastic_run.observe.rundir import started
+from tests.process.conftest import BOUND, TOP, Run, until
 
 LINES = 20_000
 
@@ -24,130 +29,140 @@ def numbered(text: str, ranks: int = 4) -> dict[int, list[int]]:
     return found
 
 
-def test_nothing_is_lost_twice_torn_or_out_of_order(run: Run) -> None:
-    assert run.act(f"lines:{LINES}", ranks=4).wait() == 0
-    assert numbered(run.out) == {rank: list(range(LINES)) for rank in range(4)}
+ALL = {rank: list(range(LINES)) for rank in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("options", "begin"),
+    [((), ""), (("--prefix", "always"), "[default{}]:"), (("--tee", "3"), "[default{}]:")],
+    ids=["bare", "prefix", "tee"],
+)
+def test_nothing_is_lost_twice_torn_or_out_of_order(run: Run, options: tuple[str, ...], begin: str) -> None:
+    assert run.act(f"lines:{LINES}", ranks=4, options=options).wait() == 0
+    shown = run.out
+    if begin:
+        for line in shown.splitlines():
+            rank = line.partition("#")[0][-1]
+            assert line.startswith(begin.format(rank) + rank + "#"), line
+        for rank in range(4):
+            shown = shown.replace(begin.format(rank), "")
+    assert numbered(shown) == ALL
     for rank in range(4):
         kept = (run.directory / f"attempt_0/{rank}/stdout.log").read_text()
-        assert numbered(kept)[rank] == list(range(LINES))
+        assert numbered(kept)[rank] == ALL[rank]
     assert run.summary["lost"] == {"console bytes": 0, "files bytes": 0, "records": 0}
 
 
+def test_a_last_line_without_its_end_is_kept_and_shown(run: Run) -> None:
+    program = 'if [ $RANK = 0 ]; then printf "first\\nsecond"; else head -c 3000000 /dev/zero | tr "\\0" y; fi'
+    assert run.start(*run.flags(), "--no-python", "sh", "-c", program).wait() == 0
+    assert (run.directory / "attempt_0/0/stdout.log").read_text() == "first\nsecond"
+    assert (run.directory / "attempt_0/1/stdout.log").stat().st_size == 3_000_000
+    assert run.out.count("y") == 3_000_000
+    assert "second" in run.out
+    assert run.summary["lost"]["console bytes"] == 0
+
+
 def test_the_directory_is_private_and_complete(run: Run) -> None:
-    assert run.act("out:x", "up", "exit:1@1#0", "idle#0", options=("--max-restarts", "1")).wait() == 0
-    for path in [run.directory.parent, *run.directory.parent.rglob("*")]:
-        assert path.stat().st_mode & 0o077 == 0, path
+    options = ("--max-restarts", "1")
+    assert run.act("out:x", "up", "errorfile:{}@1#0", "exit:1@1#0", "idle#0", options=options).wait() == 0
+    for path in [run.logs, *run.logs.rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
     names = {str(p.relative_to(run.directory)) for p in run.directory.rglob("*") if p.is_file()}
     assert {"owner.json", "events.jsonl", "state.json", "summary.json", "attempt_0/1/stdout.log"} <= names
-    assert {"attempt_1/0/stdout.log", "attempt_1/1/stdout.log"} <= names
+    assert {"attempt_1/0/stdout.log", "attempt_1/1/stdout.log", "attempt_0/1/error.json"} <= names
+    assert json.loads((run.directory / "owner.json").read_text())["pid"] == run.pid
     (link,) = (run.place / "state/elastic-run/runs").iterdir()
     assert link.resolve() == run.directory.resolve()
 
 
+def test_the_state_tells_who_runs(run: Run) -> None:
+    run.act("up", "idle", ranks=3).up(ranks=3)
+    state = run.directory / "state.json"
+    until(lambda: json.loads(state.read_text())["phase"] == "training", BOUND, "the state of training")
+    workers = json.loads(state.read_text())["workers"]
+    assert {worker["rank"]: worker["pid"] for worker in workers} == run.workers()
+    run.send(SIGTERM)
+    assert run.wait() == 143
+    assert json.loads(state.read_text())["phase"] == "done"
+
+
 def test_a_requeued_job_goes_on_in_its_directory_as_the_next_attempt(run: Run) -> None:
     job = {"SLURM_JOB_ID": "4711"}
-    run.act("out:first", "up", "idle", env=job).up()
+    run.act("out:first", "up", "exit:3@0#0", "idle", env=job, options=("--max-restarts", "1")).up(restart=1)
     run.send(SIGKILL)
     run.wait()
     run.gone(BOUND)
+    node = run.logs / "4711/node_0"
+    earlier = {path: path.read_bytes() for path in node.glob("attempt_*/**/*") if path.is_file()}
+    journal = (node / "events.jsonl").read_bytes()
     assert run.act("out:second", env=job).wait() == 0
-    texts = [(run.logs / f"4711/node_0/attempt_{n}/0/stdout.log").read_text() for n in (0, 1)]
-    assert texts == ["first\n", "second\n"]
+    assert {path: path.read_bytes() for path in earlier} == earlier
+    assert (node / "events.jsonl").read_bytes().startswith(journal)
+    texts = [(node / f"attempt_{n}/0/stdout.log").read_text() for n in (0, 1, 2)]
+    assert texts == ["first\n", "first\n", "second\n"]
 
 
-def test_a_live_runs_directory_is_left_alone(run: Run, tmp_path: Path) -> None:
+def test_a_live_runs_directory_is_left_alone(new_run: Callable[..., Run]) -> None:
     job = {"SLURM_JOB_ID": "4711"}
-    run.act("up", "save", "idle", env=job).up()
-    other = tmp_path / "other"
-    other.mkdir()
-    second = Run(other)
-    try:
-        second.logs = run.logs
-        assert second.act("out:x", env=job).wait() == 0
-    finally:
-        second.close()
-    assert {path.name for path in run.logs.iterdir()} == {"4711", "4711.1"}
-    run.send(SIGKILL)
-    run.wait()
+    first, second = new_run("first"), new_run("second")
+    first.act("up", "idle", env=job).up()
+    second.logs = first.logs
+    assert second.act("out:x", env=job).wait() == 0
+    assert {path.name for path in first.logs.iterdir()} == {"4711", "4711.1"}
+    assert json.loads((first.logs / "4711/node_0/owner.json").read_text())["pid"] == first.pid
+    first.send(SIGKILL)
+    first.wait()
 
 
-def mounted(command: list[str], at: Path) -> None:
-    at.mkdir()
-    done = subprocess.run([*command, str(at)], capture_output=True, text=True, check=False)
+TAKE = """
+import sys, time
+from elastic_run.observe import rundir
+base, begin = sys.argv[1], float(sys.argv[2])
+for number in range(300):
+    while time.time() < begin + number * 0.003: pass
+    print(rundir.take(base, f"job{number}", True).path)
+print("all taken", flush=True)
+sys.stdin.read()  # who ends may be succeeded
+"""
+
+
+def test_of_many_that_come_back_at_once_only_one_gets_the_old_directory(run: Run) -> None:
+    dead = {"host": os.uname().nodename, "pid": os.getpid(), "started": (started(os.getpid()) or 0) - 1}
+    for number in range(300):
+        owner = run.logs / f"job{number}/node_0/owner.json"
+        owner.parent.mkdir(parents=True)
+        owner.write_text(json.dumps(dead))
+    argv = [sys.executable, "-c", TAKE, str(run.logs), str(time.time() + 0.7)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    racers = [subprocess.Popen(argv, env=run.environment(), **pipes) for _ in range(3)]
+    taken = [line.strip() for racer in racers for line in iter(racer.stdout.readline, "all taken\n")]
+    for racer in racers:
+        racer.communicate(timeout=BOUND)
+    assert len(taken) == 3 * 300
+    assert len(set(taken)) == len(taken)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting needs root")
+def test_a_read_only_default_place_is_replaced_by_the_temporary_directory(run: Run) -> None:
+    place = run.place / "read-only"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(place)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"cannot mount here: {done.stderr.strip()}")
-
-
-def test_a_full_disk_costs_records_not_the_job(run: Run) -> None:
-    mounted(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs"], run.logs)
     try:
-        words = (f"lines:{LINES}", "exit:3@1#0", "idle#0", "out:done")
-        assert run.act(*words, ranks=4, options=("--max-restarts", "1")).wait() == 0
-        assert run.out.splitlines().count("done") == 4
-        lost = [line for line in run.said if "lost" in line or "could not be written" in line]
-        assert len([line for line in run.said if "No space left on device" in line]) == 1
-        assert lost
+        assert run.start("--nproc-per-node", "2", "--no-python", "true", cwd=place).wait() == 0
     finally:
-        subprocess.run(["umount", str(run.logs)], check=True)
+        subprocess.run(["umount", "-l", str(place)], check=True)
+    (line,) = [line for line in run.said if "Read-only file system" in line]
+    (found,) = run.tmp.glob("elastic-run-logs-*/*/node_0")
+    assert str(found) in line
+    assert json.loads((found / "summary.json").read_text())["exit_code"] == 0
+    assert (found.parent.parent.stat().st_mode & 0o777) == 0o700
 
 
-def test_a_log_directory_that_is_deleted_does_no_harm(run: Run) -> None:
-    run.act("up", "work:0.5", "out:late").up()
-    subprocess.run(["rm", "-r", str(run.logs)], check=True)
-    assert run.wait() == 0
-    assert run.out.splitlines() == ["late", "late"]
-
-
-def test_a_hung_log_file_system_does_not_stop_the_job(run: Run) -> None:
-    image = run.place / "image"
-    with image.open("wb") as file:
-        file.truncate(32 << 20)
-    made = subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        pytest.skip(f"cannot make a file system here: {made.stderr.strip()}")
-    mounted(["mount", "-o", "loop", str(image)], run.logs)
-    frozen = False
-    try:
-        run.act("up", "work:0.3", f"lines:{LINES}", "exit:3@1#0", "idle#0", "out:done",
-                options=("--max-restarts", "1")).up()  # fmt: skip
-        done = subprocess.run(["fsfreeze", "-f", str(run.logs)], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"cannot freeze a file system here: {done.stderr.strip()}")
-        frozen = True
-        until(lambda: any("succeeded" in line for line in run.said), 3 * BOUND, "the verdict")
-        until(lambda: any("does not answer" in line for line in run.said), BOUND, "what was lost")
-        assert run.out.splitlines().count("done") == 2
-    finally:
-        if frozen:
-            subprocess.run(["fsfreeze", "-u", str(run.logs)], check=True)
-        if run.process is not None:
-            code = run.process.wait(BOUND)
-        subprocess.run(["umount", "-l", str(run.logs)], check=True)
-    assert code == 0
-
-
-def test_a_console_that_is_closed_early(run: Run) -> None:
-    head = subprocess.Popen(["head", "-1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert head.stdin is not None
-    run.act(f"lines:{LINES}", "out:end", stdout=head.stdin)
-    head.stdin.close()
-    assert head.stdout is not None
-    with head.stdout:
-        shown = head.stdout.read()
-    assert head.wait(BOUND) == 0
-    assert shown.count(b"\n") == 1
-    assert run.wait() == 0
-    assert run.summary["lost"]["console bytes"] > 0
-    assert (run.directory / "attempt_0/0/stdout.log").read_text().endswith("end\n")
-
-
-def test_a_reader_that_never_reads(run: Run) -> None:
-    read, write = os.pipe()
-    try:
-        run.act(f"lines:{LINES}", "out:end", stdout=write, stderr=write)
-        os.close(write)
-        assert run.wait() == 0
-        assert (run.directory / "attempt_0/1/stdout.log").read_text().endswith("end\n")
-        assert run.summary["exit_code"] == 0
-    finally:
-        os.close(read)
+def test_without_log_dir_it_lies_in_the_working_directory(run: Run) -> None:
+    assert run.start("--nproc-per-node", "2", "--no-python", "true", env={"PYTHONPATH": str(TOP)}).wait() == 0
+    (found,) = (run.place / "elastic-run-logs").glob("*/node_0")
+    assert (found / "summary.json").exists()

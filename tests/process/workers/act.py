@@ -1,10 +1,12 @@
 """A worker that does what its words say, in turn: `action[:value][@rank][#restart]`.
 
-With UP set it makes the file $UP/<rank>.<restart> at the word `up`.
+With UP set it makes the file $UP/<rank>.<restart> at the word `up`, with the place of the job's scratch directory.
 """
 
 from __future__ import annotations
 
+import json
+import multiprocessing
 import os
 import re
 import signal
@@ -23,6 +25,14 @@ def number(name: str) -> int:
     return int(getattr(signal, f"SIG{name}"))
 
 
+def sign(text: str, name: str) -> None:
+    """A file that appears with all its content."""
+    path = Path(os.environ["UP"]) / name
+    new = path.with_name(f"new-{name}")
+    new.write_text(text)
+    new.rename(path)
+
+
 def note(text: str) -> None:
     with open(os.environ["UP"] + "/notes", "a") as file:
         file.write(f"{RANK} {text}\n")
@@ -33,14 +43,23 @@ def save(signum: int, frame: object) -> None:
     sys.exit(0)
 
 
+def idle() -> None:
+    while True:
+        time.sleep(100)
+
+
+def child(value: str, *words: str, **popen: object) -> None:
+    code = IDLE.format(DEAF if value == "deaf" else "")
+    subprocess.Popen([sys.executable, "-c", code, *words], **popen)  # type: ignore[call-overload]
+
+
 def daemon() -> None:
     """Double fork: out of the session, out of the parent's sight."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            while True:
-                time.sleep(100)
+            idle()
         os._exit(0)
     os.wait()
 
@@ -62,7 +81,11 @@ def forks(count: int) -> None:
 def act(action: str, value: str) -> None:
     match action:
         case "up":
-            (Path(os.environ["UP"]) / f"{RANK}.{RESTART}").touch()
+            sign(os.environ["ELASTIC_RUN_SCRATCH"], f"{RANK}.{RESTART}")
+        case "sign":
+            sign("", f"{value}-{RANK}")
+        case "env":
+            sign(json.dumps(dict(os.environ)), f"env-{RANK}-{RESTART}")
         case "out":
             print(value, flush=True)
         case "lines":
@@ -72,9 +95,11 @@ def act(action: str, value: str) -> None:
             print(value, file=sys.stderr, flush=True)
         case "work":
             time.sleep(float(value))
+        case "until":
+            while not Path(os.environ["UP"], value).exists():
+                time.sleep(0.01)
         case "idle":
-            while True:
-                time.sleep(100)
+            idle()
         case "busy":
             while True:
                 pass
@@ -92,25 +117,35 @@ def act(action: str, value: str) -> None:
         case "save":
             signal.signal(signal.SIGTERM, save)
         case "child":
-            subprocess.Popen([sys.executable, "-c", IDLE.format(DEAF if value == "deaf" else "")])
+            child(value)
         case "setsid":
-            code = IDLE.format(DEAF if value == "deaf" else "")
-            subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+            child(value, start_new_session=True)
+        case "bare":  # nothing in its environment tells whose it is, but it stays in the worker's session
+            child("deaf", os.environ["LIVES_FOR"], env={})
         case "daemon":
             daemon()
+        case "loader":
+            for method in ("fork", "spawn"):
+                context = multiprocessing.get_context(method)
+                context.Process(target=context.Queue().get, daemon=True).start()
         case "forks":
             forks(int(value))
         case "write":
             Path(value).write_text(f"{RANK} {RESTART} {time.time()}")
         case "errorfile":
-            Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text('{"message": "' + value + '"}')
+            Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(value)
+        case "errordir":
+            Path(os.environ["TORCHELASTIC_ERROR_FILE"]).mkdir()
+        case "sweep":  # as a cleaner of old temporary files does
+            os.rmdir(os.environ["ELASTIC_RUN_SCRATCH"])
         case _:
             raise ValueError(action)
 
 
-for word in sys.argv[1:]:
-    parsed = re.fullmatch(r"([a-z]+)(?::(.*?))?(?:@(\d+))?(?:#(\d+))?", word)
-    assert parsed is not None, word
-    action, value, rank, restart = parsed.groups()
-    if rank in (None, RANK) and restart in (None, RESTART):
-        act(action, value or "")
+if __name__ == "__main__":
+    for word in sys.argv[1:]:
+        parsed = re.fullmatch(r"([a-z]+)(?::(.*?))?(?:@(\d+))?(?:#(\d+))?", word)
+        assert parsed is not None, word
+        action, value, rank, restart = parsed.groups()
+        if rank in (None, RANK) and restart in (None, RESTART):
+            act(action, value or "")
