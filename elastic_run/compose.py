@@ -30,11 +30,15 @@ from elastic_run.observe.words import size
 from elastic_run.plan import numa
 from elastic_run.plan.output import Place
 from elastic_run.plan.plan import Plan
+from elastic_run.plan.services import HEALTH_PORT, TIMER_FILE
 from elastic_run.python import PARENT_FD
 from elastic_run.rendezvous.environment import SCRATCH, JobWide, worker_environment
 from elastic_run.rendezvous.static import Static
 from elastic_run.supervisor import orphans, terminal, writer
+from elastic_run.supervisor.blocked import Blocked
+from elastic_run.supervisor.file_timer import FileTimer
 from elastic_run.supervisor.guard import Guard
+from elastic_run.supervisor.health import Health
 from elastic_run.supervisor.inbox import Inbox
 from elastic_run.supervisor.logs import Logs, Treatment
 from elastic_run.supervisor.loop import Loop
@@ -82,9 +86,10 @@ class _Job:
         self.terminal = Terminal({name: not terminal for name, terminal in self.on_terminal.items()})
         self.writer = Writer(self.terminal.say)
         self.logs: Logs | None = None
+        self.timer: FileTimer | None = None
 
     def run(self) -> int:
-        nodes, rendezvous = self.plan.nodes, self._rendezvous()
+        nodes, rendezvous, health = self.plan.nodes, self._rendezvous(), self._health()
         where = self._places()
         inbox = Inbox()
         signals = Signals(self.plan.signals, lambda: self.terminal.say("Ctrl-Z is ignored: workers cannot be paused"))
@@ -113,8 +118,9 @@ class _Job:
             people=watch,
             post=inbox.post,
         )
-        loop = Loop(agent, shell, self._journal(where, agent), processes.collect, clock)
+        loop = Loop(agent, shell, self._journal(where, agent), processes.collect, [clock])
         loop.listen(inbox, inbox.read)
+        self._serve(loop, processes, inbox, where, health)
         loop.listen(signals, signals.read)
         self._listen_to_caller(loop)
         loop.listen(processes.guard.link, processes.answered)
@@ -133,6 +139,22 @@ class _Job:
 
         loop.listen(int(fd), gone)
 
+    def _serve(self, loop: Loop, processes: Processes, inbox: Inbox, where: _Where, health: Health | None) -> None:
+        """Start the services of torch's agent that are asked for."""
+        wanted = self.plan.services
+        if wanted.timer:
+            path = wanted.timer_file or f"{where.scratch}/timer"
+            try:
+                self.timer = FileTimer(path, inbox.post)
+            except OSError as error:
+                raise ConfigError(f"the variable {TIMER_FILE}={path}: {error.strerror}; name a new file") from error
+            loop.listen(self.timer, self.timer.read)
+            loop.clocks.append(self.timer)
+        if health is not None:
+            loop.listen(health, health.read)
+        if wanted.blocked_limit is not None:
+            loop.clocks.append(Blocked(wanted.blocked_limit, processes.pids, inbox.post))
+
     # -- before
 
     def _rendezvous(self) -> Static:
@@ -144,6 +166,13 @@ class _Job:
             except OSError as error:
                 raise ConfigError(f"--master-port {nodes.master_port}: {error.strerror}; choose another") from error
         return static
+
+    def _health(self) -> Health | None:
+        port = self.plan.services.health_port
+        try:
+            return None if port is None else Health(port)
+        except OSError as error:
+            raise ConfigError(f"the variable {HEALTH_PORT}={port}: {error.strerror}; choose another port") from error
 
     def _places(self) -> _Where:
         """The run directory, made by the writer because its file system may hang, and the node-local scratch."""
@@ -225,7 +254,8 @@ class _Job:
 
         def environment(order: Spawn, mark: str, error_file: str) -> dict[str, str]:
             ours = worker_environment(base, job, order, mark=mark, error_file=error_file)
-            return {**ours, SCRATCH: where.scratch}
+            timer = {TIMER_FILE: self.timer.path} if self.timer is not None else {}
+            return {**ours, **timer, SCRATCH: where.scratch}
 
         return Workers(
             job=self.job,
@@ -306,6 +336,8 @@ class _Job:
         watch.close(left, code, lost)
         self._say_what_was_lost(lost)
         self.terminal.say(left.because + (f"; exit code {code}" if self._says_more(code, left) else ""))
+        if self.timer is not None:
+            self.timer.close()
         written = self.writer.close(0.0 if unread.get(writer.READER) else DISK_WAIT)
         if not written:
             self.terminal.say(f"the log directory does not answer; {self.writer.lost_records} records are lost")

@@ -19,6 +19,7 @@ from elastic_run.core.events import (
     Swept,
     Tick,
     WorkerExited,
+    WorkerHung,
     WorkerStarted,
 )
 from elastic_run.core.job import Job
@@ -163,6 +164,8 @@ class Agent:
                 self.node.started(fact, at)
             case WorkerExited():
                 self.job.fault(self.node.exited(fact, at), at)
+            case WorkerHung():
+                self.job.fault(self.node.hung(fact, at), at)
             case SpawnFailed():
                 self.job.fault(self.node.spawn_failed(fact, at), at)
             case Swept():

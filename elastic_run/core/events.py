@@ -30,6 +30,15 @@ class WorkerExited:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerHung:
+    """A process lives and does not get on; `because` says how that was seen, `signum` is what may end it."""
+
+    pid: int
+    because: str
+    signum: int
+
+
+@dataclass(frozen=True, slots=True)
 class SpawnFailed:
     rank: Rank
     incarnation: int
@@ -98,6 +107,7 @@ class Tick:
 Event = (
     WorkerStarted
     | WorkerExited
+    | WorkerHung
     | SpawnFailed
     | Swept
     | RendezvousFinished

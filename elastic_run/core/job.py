@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from signal import SIGTERM
 
 from elastic_run.core.budget import Budget, Verdict
@@ -61,6 +61,16 @@ class Incident:
     progress_by: float | None = None
     """Until when the progress file is waited for; None once it is known or needs no look."""
     progress_seq: int = 0
+
+    def add(self, fault: Fault) -> None:
+        """The end of a life that was judged before, because it hung, only brings that one's last words."""
+        for place, known in enumerate(self.faults):
+            if (known.rank, known.restarts) == (fault.rank, fault.restarts):
+                told = replace(known, error=fault.error, tail=fault.tail)
+                self.announced = told if self.announced is known else self.announced
+                self.faults[place] = told
+                return
+        self.faults.append(fault)
 
     @property
     def culprit(self) -> Fault:
@@ -124,7 +134,7 @@ class Job:
         if self.phase in (Phase.STARTING, Phase.TRAINING):
             self._open(fault, at)
         elif self.incident is not None and self.phase not in (Phase.LEAVING, Phase.DONE):
-            self.incident.faults.append(fault)
+            self.incident.add(fault)
             if self.phase is Phase.RECOVERING and own:
                 self._fault_while_recovering(fault, at)
             elif self.phase is Phase.REPORTED and own:
@@ -245,7 +255,7 @@ class Job:
             self.budget.observe(None, uptime)
         self._enter(Phase.REPORTED, at, self.policy.signal_wait)
         self.outbox.put("", FaultReported(self.incident.dead))
-        others = len(self.node.alive)
+        others = sum(worker.rank != fault.rank for worker in self.node.alive)
         tail = f"; stopping the {others} other{'s' if others > 1 else ''}" if others else ""
         self._note(Severity.ERROR, f"{self.name(fault)}: {fault.because}{tail}")
 

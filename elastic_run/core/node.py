@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from signal import SIGKILL, SIGTERM
 
 from elastic_run.core.commands import Command, Kill, Spawn, Sweep
-from elastic_run.core.events import SpawnFailed, Swept, WorkerExited, WorkerStarted
+from elastic_run.core.events import SpawnFailed, Swept, WorkerExited, WorkerHung, WorkerStarted
 from elastic_run.core.faults import classify
 from elastic_run.core.phases import LIFE_MOVES, Life
 from elastic_run.core.policy import Policy
@@ -152,6 +152,16 @@ class Node:
         fault = Fault(worker.rank, self.site.node, FaultKind.NOT_STARTED, blame, because, at, worker.status, worker.pid)
         return replace(fault, restarts=worker.restarts)
 
+    def hung(self, fact: WorkerHung, at: float) -> Fault | None:
+        """It is ended with the signal of the fact, and SIGKILL after the grace, before the others are asked to stop."""
+        worker = next((w for w in self.alive if w.pid == fact.pid and w.life is not Life.DYING), None)
+        if worker is None:
+            return None
+        self._end(worker, fact.signum, at)
+        status = ExitStatus(signal=fact.signum)
+        fault = Fault(worker.rank, self.site.node, FaultKind.HUNG, Blame.CULPRIT, fact.because, at, status, worker.pid)
+        return replace(fault, restarts=worker.restarts)
+
     def found(self, fact: Swept, at: float) -> None:
         sweep = self.sweeping
         if sweep is None or fact.seq != sweep.seq or sweep.next_at is not None:
@@ -178,9 +188,7 @@ class Node:
             self.stop_began = at
         for worker in self.alive:
             if worker.life is not Life.DYING:
-                self._move(worker, Life.DYING, at)
-                worker.hard_at = at + self.policy.stop_grace
-                self._send(worker, signum)
+                self._end(worker, signum, at)
 
     def kill(self, at: float) -> None:
         """SIGKILL everything now, leftovers too, also those found later."""
@@ -234,6 +242,14 @@ class Node:
             self.out.append(Sweep(sweep.seq, sweep.signum))
             if sweep.signum == SIGTERM:
                 sweep.signum = COUNT_ONLY
+
+    def _end(self, worker: Worker, signum: int, at: float) -> None:
+        self._move(worker, Life.DYING, at)
+        if signum == SIGKILL:
+            worker.hard_at = at
+        else:
+            worker.hard_at = at + self.policy.stop_grace
+            self._send(worker, signum)
 
     def _send(self, worker: Worker, signum: int) -> None:
         worker.stop_signal = signum

@@ -54,6 +54,7 @@ class FaultKind(Enum):
     KILLED = "killed"
     OUT_OF_MEMORY = "out of memory"
     NOT_STARTED = "not started"
+    HUNG = "hung"
 
 
 class Blame(Enum):

@@ -18,6 +18,7 @@ from elastic_run.plan import output as out
 from elastic_run.plan import torchrun
 from elastic_run.plan.command import STDIN, command
 from elastic_run.plan.count import count
+from elastic_run.plan.services import services
 
 if TYPE_CHECKING:
     from elastic_run.plan.plan import Nodes, Plan
@@ -253,6 +254,7 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
         numa_binding=given["numa_binding"],
         virtual_local_rank=given["virtual_local_rank"],
         summary_file=given["summary_file"],
+        services=services(environ),
         plain_exit_code=given["exit_code"] == "torchrun",
     )
 

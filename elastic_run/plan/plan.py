@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from elastic_run.core.policy import Policy
 from elastic_run.plan.output import Output
+from elastic_run.plan.services import Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +45,6 @@ class Plan:
     virtual_local_rank: bool = False
     summary_file: str | None = None
     """Also gets what summary.json gets."""
+    services: Services = field(default_factory=Services)
     plain_exit_code: bool = False
     """1 for every failure, as torchrun does."""

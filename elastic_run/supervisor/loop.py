@@ -40,7 +40,7 @@ class Loop:
     shell: Shell
     journal: Journal
     collect: Callable[[], list[Event]]
-    clock: Clock
+    clocks: list[Clock]
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def listen(self, source: Source | int, read: Callable[[], list[Event]]) -> None:
@@ -56,7 +56,7 @@ class Loop:
             for key, _ in self.selector.select(self._patience()):
                 facts += key.data()
             facts += self.collect()
-            self._tick_clock()
+            self._tick_clocks()
             for fact in facts or [Tick()]:
                 at = time.monotonic()
                 self.journal.fact(fact, at)
@@ -69,10 +69,11 @@ class Loop:
             self.shell.execute(orders)
 
     def _patience(self) -> float | None:
-        times = [t for t in (self.agent.deadline(), self.clock.deadline()) if t is not None]
+        times = [t for t in (self.agent.deadline(), *(c.deadline() for c in self.clocks)) if t is not None]
         return min(max(0.0, min(times) - time.monotonic()), LONGEST_SLEEP) if times else None
 
-    def _tick_clock(self) -> None:
-        due = self.clock.deadline()
-        if due is not None and time.monotonic() >= due:
-            self.clock.tick()
+    def _tick_clocks(self) -> None:
+        for clock in self.clocks:
+            due = clock.deadline()
+            if due is not None and time.monotonic() >= due:
+                clock.tick()

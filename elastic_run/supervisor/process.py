@@ -100,6 +100,10 @@ class Processes:
             if (worker.rank, worker.incarnation) == (rank, incarnation):
                 orphans.send_group(pid, signum)
 
+    def pids(self) -> list[int]:
+        """Of the workers that run."""
+        return list(self._running)
+
     def sweep(self, seq: int, signum: int) -> Swept:
         """Signal whatever of the job still lives; to be called when no worker does."""
         found = orphans.ours(self._job, self._leaders())

@@ -19,6 +19,7 @@ from elastic_run.core.events import (
     Swept,
     Tick,
     WorkerExited,
+    WorkerHung,
 )
 from elastic_run.core.phases import Life, Phase
 from elastic_run.core.vocabulary import SignalKind, Strategy
@@ -80,6 +81,7 @@ def test_exit_is_the_last_order() -> None:
     "fact",
     [
         SpawnFailed(0, 9, "x"),
+        WorkerHung(99, "a stranger", 9),
         Swept(4, 1),
         RendezvousFinished(9, None),
         SignalReceived("u", SignalKind.STOP_TRAIN),

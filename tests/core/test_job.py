@@ -29,6 +29,7 @@ from elastic_run.core.events import (
     SignalReceived,
     SpawnFailed,
     Tick,
+    WorkerHung,
     WorkerStarted,
 )
 from elastic_run.core.phases import Phase
@@ -671,3 +672,22 @@ def test_the_dialogue_waits_in_every_phase() -> None:
     bench.global_told()
     assert bench.give(Tick()) == []
     assert bench.phase is Phase.DIAGNOSED
+
+
+def test_a_rank_that_hung_is_told_with_what_it_last_wrote() -> None:
+    bench = Bench().train()
+    bench.exit(0, ExitStatus(code=1), tail="Connection closed by peer")
+    bench.give(WorkerHung(11, "its timer 'step' has expired", SIGKILL))
+    bench.exit(1, ExitStatus(signal=SIGKILL), tail="in a loop")
+    assert [(f.rank, f.because, f.tail) for f in bench.job.incident.faults][1:] == [
+        (1, "its timer 'step' has expired", "in a loop")
+    ]
+    assert bench.job.incident.announced.rank == 0
+
+
+def test_its_last_words_do_not_make_it_another_culprit() -> None:
+    bench = Bench(ranks=3).train()
+    assert bench.says(WorkerHung(11, "hangs", SIGTERM)) == ["rank 1 on host (pid 11): hangs; stopping the 2 others"]
+    bench.exit(1, TERM, tail="the end")
+    assert bench.job.incident.announced is bench.job.incident.culprit
+    assert bench.job.incident.culprit.tail == "the end"

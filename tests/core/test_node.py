@@ -7,7 +7,7 @@ from signal import SIGKILL, SIGTERM
 import pytest
 
 from elastic_run.core.commands import Command, Kill, Spawn, Sweep
-from elastic_run.core.events import SpawnFailed, Swept, WorkerExited, WorkerStarted
+from elastic_run.core.events import SpawnFailed, Swept, WorkerExited, WorkerHung, WorkerStarted
 from elastic_run.core.node import COUNT_ONLY, SWEEP_PAUSE_MAX, Node
 from elastic_run.core.phases import Life
 from elastic_run.core.policy import Policy
@@ -335,3 +335,31 @@ def test_kill_ends_the_gentleness(node: Two) -> None:
 def test_a_life_moves_only_as_the_table_says(node: Two) -> None:
     with pytest.raises(AssertionError, match="rank 0: starting -> starting"):
         node.start(PLACE, 0, 2.0)
+
+
+def test_who_hangs_is_a_culprit_and_is_ended_before_the_others(node: Two) -> None:
+    run(node)
+    fault = node.hung(WorkerHung(11, "does not get on", SIGTERM), 5.0)
+    assert fault is not None
+    assert (fault.rank, fault.kind, fault.blame, fault.because) == (1, FaultKind.HUNG, Blame.CULPRIT, "does not get on")
+    assert fault.status.shell_code == 128 + SIGTERM
+    assert node.take() == [Like(Kill, rank=1, signum=SIGTERM)]
+    node.settle(14.9)
+    assert node.take() == []
+    node.settle(15.0)
+    assert node.take() == [Like(Kill, rank=1, signum=SIGKILL)]
+
+
+def test_who_must_die_at_once_has_no_grace(node: Two) -> None:
+    run(node)
+    node.hung(WorkerHung(10, "its timer has expired", SIGKILL), 5.0)
+    node.settle(5.0)
+    assert node.take() == [Like(Kill, rank=0, signum=SIGKILL)]
+    assert node.workers[0].stuck_at == 10.0
+
+
+def test_a_hang_of_a_stranger_or_of_someone_dying_means_nothing(node: Two) -> None:
+    run(node)
+    node.stop(SIGTERM, 2.0)
+    for pid in (10, 99):
+        assert node.hung(WorkerHung(pid, "hangs", SIGKILL), 3.0) is None

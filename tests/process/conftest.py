@@ -237,6 +237,13 @@ def zombies(parent: int) -> list[int]:
     return [pid for pid, stat in stats.items() if stat is not None and stat.parent == parent and stat.state == "Z"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _hangups_are_not_ignored() -> None:
+    """Whatever started pytest (nohup does): a launcher under test inherits what a shell gives."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.fixture
 def new_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """Launchers to start. Afterwards: nothing of them lives, no scratch is left, decisions can be replayed."""

@@ -4,6 +4,7 @@
     rendezvous [round=N] [error=TEXT]            the rendezvous asked for is done
     started RANKS [life=N]                       workers run; RANKS is `all` or 0,1
     exit RANKS [code=N | signal=NAME] [life=N] [tail=TEXT] [wall=T] [oom=N]
+    hung RANK why=TEXT [signal=NAME]             it was seen that a worker does not get on
     spawn-failed RANK why=TEXT
     swept [left=N] [seq=N]                       a search for leftovers is done
     progress [TOKEN] [seq=N]                     the progress file was read
@@ -50,6 +51,7 @@ from elastic_run.core.events import (
     Swept,
     Tick,
     WorkerExited,
+    WorkerHung,
     WorkerStarted,
 )
 from elastic_run.core.policy import Policy
@@ -156,6 +158,9 @@ class Stage:
                 return [WorkerStarted(r, self._life(r, given), 100 + r, 0) for r in self._ranks(plain)]
             case "exit":
                 return [self._exit(r, given) for r in self._ranks(plain)]
+            case "hung":
+                signum = int(Signals[f"SIG{given.get('signal', 'KILL')}"])
+                return [WorkerHung(100 + r, given["why"], signum) for r in self._ranks(plain)]
             case "spawn-failed":
                 return [SpawnFailed(r, self._life(r, given), given["why"]) for r in self._ranks(plain)]
             case "swept":

@@ -138,8 +138,9 @@ FACTS = (
     "CallFinished",
     "ProgressRead",
 )
-DEATHS = ("SEGV", "KILL", "ABRT", "oom", "raise", "raise", "code 17", "linger", "linger")
-"""`raise`: exit 1 with a traceback and an error file; `linger`: a traceback is printed, the exit hangs."""
+DEATHS = ("SEGV", "KILL", "ABRT", "oom", "raise", "raise", "code 17", "linger", "linger", "hang")
+"""`raise`: exit 1 with a traceback and an error file; `linger`: a traceback is printed, the exit hangs;
+`hang`: it is seen from outside that it does not get on."""
 HABITS = {
     "saves": 1.0,
     "late": 0.7,

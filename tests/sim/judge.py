@@ -34,6 +34,7 @@ from elastic_run.core.events import (
     SpawnFailed,
     Tick,
     WorkerExited,
+    WorkerHung,
     WorkerStarted,
 )
 from elastic_run.core.phases import PHASE_MOVES, UNBOUNDED, Phase
@@ -91,6 +92,8 @@ class Judge:
     """Lives whose start the agent has heard of, and not their end."""
     sent: Counter[tuple[tuple[int, int], bool]] = field(default_factory=Counter)
     """Signals per life, soft and hard apart."""
+    hung: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
+    """Lives that were seen to hang: when, and the signal that is to end them."""
     stop_at: float | None = None
     """When this round was first asked to stop."""
     stop_signum: int = SIGTERM
@@ -164,6 +167,8 @@ class Judge:
                 self._death(fact)
             case SpawnFailed():
                 self._death(fact)
+            case WorkerHung():
+                self._hangs(fact)
             case SignalReceived():
                 self.heard.add((fact.uuid, fact.kind, fact.strategy))
             case RendezvousFinished():
@@ -179,7 +184,7 @@ class Judge:
 
     def _death(self, fact: WorkerExited | SpawnFailed) -> None:
         status = fact.status if isinstance(fact, WorkerExited) else ExitStatus(code=126)
-        if status.ok:
+        if status.ok or (fact.rank, fact.incarnation) in self.hung:
             return
         words = fact.tail if isinstance(fact, WorkerExited) else ""
         wall = fact.error.wall_time if isinstance(fact, WorkerExited) and fact.error else None
@@ -187,10 +192,19 @@ class Judge:
             kind = 1 if "Traceback" in words and "peer" not in words else 3
         else:
             kind = 2 if "peer" in words else 0
+        self._failed(Death(kind, self.now, fact.rank, fact.incarnation, status, wall))
+
+    def _hangs(self, fact: WorkerHung) -> None:
+        life = next(((p.rank, p.incarnation) for p in self.world.processes.values() if p.pid == fact.pid), None)
+        if life in self.known and life not in self.hung and self.stop_at is None:
+            self.hung[life] = (self.now, fact.signum)
+            self._failed(Death(0, self.now, *life, ExitStatus(signal=fact.signum), None))
+
+    def _failed(self, death: Death) -> None:
         if self.phase is not Phase.LEAVING:  # by then it is decided who was to blame
-            self.deaths.append(Death(kind, self.now, fact.rank, fact.incarnation, status, wall))
+            self.deaths.append(death)
         if self.stop_at is None:
-            self.own_dead.add(fact.rank)
+            self.own_dead.add(death.rank)
             if self.phase is Phase.RECOVERING:
                 self.stop_at, self.stop_signum = self.now, SIGTERM
                 self.ledger.observe(None, 0.0)
@@ -315,13 +329,14 @@ class Judge:
         self.sent[life, hard] += 1
         self.claim(life in self.known, f"a signal to {life}, which is not known to live")
         self.claim(self.sent[life, hard] == 1, f"{life} got the same signal twice")
-        self.claim(self.stop_at is not None, f"a signal to {life} while {self.phase.value}")
-        assert self.stop_at is not None
+        at, signum = self.hung.get(life, (self.stop_at, self.stop_signum))
+        self.claim(at is not None, f"a signal to {life} while {self.phase.value}")
+        assert at is not None
         if hard:
-            patient = self.now >= self.stop_at + policy.stop_grace - 1e-9
+            patient = self.now >= at + policy.stop_grace - 1e-9 or signum == SIGKILL
             self.claim(self.hurry or patient, f"SIGKILL to {life} before the grace was over")
         else:
-            self.claim(order.signum == self.stop_signum, f"{life} got signal {order.signum}")
+            self.claim(order.signum == signum, f"{life} got signal {order.signum}")
 
     def _swept(self, order: Sweep) -> None:
         self.claim(not any(p.alive for p in self.world.processes.values()), "a search while workers live")

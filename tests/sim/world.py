@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from random import Random
-from signal import SIGABRT, SIGKILL, SIGSEGV
+from signal import SIGABRT, SIGKILL, SIGSEGV, SIGTERM
 
 from elastic_run.clusterd.controller import Controller, State
 from elastic_run.core.agent import Agent
@@ -38,6 +38,7 @@ from elastic_run.core.events import (
     Swept,
     Tick,
     WorkerExited,
+    WorkerHung,
     WorkerStarted,
 )
 from elastic_run.core.vocabulary import Assignment, ExitStatus, Report, Site, StopCompleted, WorkerError
@@ -74,6 +75,7 @@ class Process:
     rank: int
     incarnation: int
     round: int
+    pid: int
     traits: frozenset[str]
     starts_at: float
     alive: bool = True
@@ -247,6 +249,9 @@ class World:
         elif how == "oom":
             self.oom_kills += 1
             self.die(process, ExitStatus(signal=SIGKILL))
+        elif how == "hang":
+            hung = WorkerHung(process.pid, "hangs", self.dice.choice((SIGKILL, SIGTERM)))
+            self.tell(max(0.0, process.starts_at - self.now) + 1e-6, hung)  # it has a pid by then
         elif how == "code 17":
             self.die(process, ExitStatus(code=17))
         else:
@@ -369,11 +374,11 @@ class World:
         traits = frozenset(h.name for h in self.habits if self.dice.random() < h.chance)
         delay = 0.01 + self.lag() + (self.dice.random() * 4.0 if "slow start" in traits else 0.0)
         delay = max(delay, self.slow.get(("Spawn", nth), 0.0))
-        process = Process(order.rank, order.incarnation, order.assignment.round, traits, self.now + delay)
+        process = Process(order.rank, order.incarnation, order.assignment.round, 100 + nth, traits, self.now + delay)
         self.processes[order.rank, order.incarnation] = process
         self.group = [p for p in self.group if p.round == process.round] + [process]
         oom_kills = None if self.setup.seed % 3 == 0 else self.oom_kills
-        self.tell(delay, WorkerStarted(order.rank, order.incarnation, 100 + nth, oom_kills))
+        self.tell(delay, WorkerStarted(order.rank, order.incarnation, process.pid, oom_kills))
         self.later(delay, lambda: self._start(process))
 
     def _sweep(self, order: Sweep, nth: int) -> None:

@@ -78,6 +78,21 @@ def forks(count: int) -> None:
             return
 
 
+def timer(seconds: float) -> None:
+    """As torch's FileTimerClient does it; negative seconds release."""
+    expires = time.time() + seconds if seconds > 0 else -1
+    said = {"version": 1, "pid": os.getpid(), "scope_id": "step", "expiration_time": expires, "signal": 9}
+    with open(os.environ["TORCHELASTIC_TIMER_FILE"], "a") as fifo:
+        fifo.write(json.dumps(said) + "\n")
+
+
+def block() -> None:
+    """Uninterruptible sleep until somebody opens the other end of a FIFO: a child born by vfork waits for that."""
+    fifo = f"{os.environ['ELASTIC_RUN_SCRATCH']}/{RANK}.fifo"
+    os.mkfifo(fifo)
+    os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, fifo, os.O_RDONLY, 0)])
+
+
 def act(action: str, value: str) -> None:
     match action:
         case "up":
@@ -100,6 +115,10 @@ def act(action: str, value: str) -> None:
                 time.sleep(0.01)
         case "idle":
             idle()
+        case "timer":
+            timer(float(value))
+        case "block":
+            block()
         case "busy":
             while True:
                 pass

@@ -1,0 +1,94 @@
+"""Services of torch's agent: deadlines that workers set themselves, state D, the health-check port."""
+
+from __future__ import annotations
+
+import os
+import socket
+import urllib.error
+import urllib.request
+from signal import SIGCONT, SIGSTOP, SIGTERM
+
+from tests.process.conftest import BOUND, Run, until
+
+TIMER = {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}
+
+
+def test_a_timer_that_expires_ends_its_rank_and_the_group_starts_again(run: Run) -> None:
+    words = ("timer:60", "timer:-1", "timer:0.2@1#0", "idle@1#0")
+    assert run.act(*words, options=("--max-restarts", "1"), env=TIMER).wait() == 0
+    assert run.said[0].split(": ", 2)[2] == "its timer 'step' of 0.2 s has expired"
+    assert [fact["because"] for fact in run.facts("WorkerHung")] == ["its timer 'step' of 0.2 s has expired"]
+    assert run.summary["restarts"] == 1
+
+
+def test_without_a_restart_it_is_the_verdict(run: Run) -> None:
+    assert run.act("err:last words", "timer:0.2@1", "idle@1", env=TIMER).wait() == 128 + 9
+    assert "its timer 'step' of 0.2 s has expired" in run.said[-1]
+    assert any("last words" in line for line in run.said)
+
+
+def test_nonsense_in_the_fifo_is_passed_over(run: Run) -> None:
+    fifo = run.place / "fifo"
+    env = {**TIMER, "TORCHELASTIC_TIMER_FILE": str(fifo)}
+    run.act("up", "until:go", "timer:0.2@0", "idle@0", env=env)
+    run.up()
+    with open(fifo, "w") as pipe:
+        pipe.write(
+            '\n{}\n[]\n{"pid": 1, "scope_id": "x", "expiration_time": 1e400, "signal": 9}\n' + "x" * 100_000 + "\n"
+        )
+        pipe.write('{"pid": %d, "scope_id": "mine", "expiration_time": 1, "signal": 9}\n' % os.getpid())
+    (run.signs / "go").touch()
+    assert run.wait() == 128 + 9
+    assert "rank 0" in run.said[0]
+    assert not fifo.exists()
+
+
+def test_a_file_that_is_no_fifo_is_not_replaced(run: Run) -> None:
+    file = run.place / "precious"
+    file.write_text("keep me")
+    assert run.act("out:x", env={**TIMER, "TORCHELASTIC_TIMER_FILE": str(file)}).wait() == 2
+    assert run.said == [f"elastic-run: the variable TORCHELASTIC_TIMER_FILE={file}: File exists; name a new file"]
+    assert file.read_text() == "keep me"
+    assert run.out == ""
+
+
+def test_uninterruptible_sleep_is_a_fault_after_its_time(run: Run) -> None:
+    env = {"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "0.5"}
+    assert run.act("block@1#0", options=("--max-restarts", "1"), env=env).wait() == 0
+    assert "in uninterruptible sleep (state D) for 0." in run.said[0]
+    assert "rank 1" in run.said[0]
+
+
+def test_a_probe_hears_whether_the_loop_runs(run: Run) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def probe(timeout: float = BOUND) -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=timeout) as answer:
+            return int(answer.status)
+
+    run.act("up", "idle", env={"TORCHELASTIC_HEALTH_CHECK_PORT": str(port)})
+    run.up()
+    assert probe() == 200
+    run.send(SIGSTOP)
+    try:
+        probe(timeout=0.3)
+    except (TimeoutError, urllib.error.URLError):
+        silent = True
+    run.send(SIGCONT)
+    assert silent
+    until(lambda: probe() == 200, BOUND, "an answer")
+    run.send(SIGTERM)
+    assert run.wait() == 128 + SIGTERM
+
+
+def test_a_health_port_that_is_taken_is_one_line(run: Run) -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert run.act("out:x", env={"TORCHELASTIC_HEALTH_CHECK_PORT": port}).wait() == 2
+    assert run.said == [
+        f"elastic-run: the variable TORCHELASTIC_HEALTH_CHECK_PORT={port}: Address already in use; choose another port"
+    ]
