@@ -30,7 +30,8 @@ class Health:
         OSError: the port is taken.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, patience: float = ANSWER_WAIT) -> None:
+        self._patience = patience
         self._asked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._answer = threading.Condition()
         self._answered = 0
@@ -66,4 +67,4 @@ class Health:
         with self._answer:
             before = self._answered
             os.eventfd_write(self._asked, 1)
-            return self._answer.wait_for(lambda: self._answered != before, ANSWER_WAIT)
+            return self._answer.wait_for(lambda: self._answered != before, self._patience)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import urllib.error
 import urllib.request
-from signal import SIGCONT, SIGSTOP, SIGTERM
+from signal import SIGTERM
 
-from tests.process.conftest import BOUND, Run, until
+import pytest
+
+from elastic_run.supervisor.health import Health
+from tests.process.conftest import BOUND, Run
 
 TIMER = {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}
 
@@ -33,10 +37,16 @@ def test_nonsense_in_the_fifo_is_passed_over(run: Run) -> None:
     run.act("up", "until:go", "timer:0.2@0", "idle@0", env=env)
     run.up()
     with open(fifo, "w") as pipe:
-        pipe.write(
-            '\n{}\n[]\n{"pid": 1, "scope_id": "x", "expiration_time": 1e400, "signal": 9}\n' + "x" * 100_000 + "\n"
-        )
-        pipe.write('{"pid": %d, "scope_id": "mine", "expiration_time": 1, "signal": 9}\n' % os.getpid())
+        for said in (
+            "",
+            "{}",
+            "[]",
+            '{"pid": 1, "scope_id": "x", "expiration_time": 1e400, "signal": 9}',
+            "x" * 100_000,
+        ):
+            pipe.write(f"{said}\n")
+        stranger = {"pid": os.getpid(), "scope_id": "mine", "expiration_time": 1, "signal": 9}
+        pipe.write(f"{json.dumps(stranger)}\n")
     (run.signs / "go").touch()
     assert run.wait() == 128 + 9
     assert "rank 0" in run.said[0]
@@ -59,28 +69,34 @@ def test_uninterruptible_sleep_is_a_fault_after_its_time(run: Run) -> None:
     assert "rank 1" in run.said[0]
 
 
-def test_a_probe_hears_whether_the_loop_runs(run: Run) -> None:
+def probe(port: int) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=BOUND) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
+
+
+@pytest.fixture
+def port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        found: int = free.getsockname()[1]
+        return found
 
-    def probe(timeout: float = BOUND) -> int:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=timeout) as answer:
-            return int(answer.status)
 
+def test_a_probe_is_answered_while_the_job_runs(run: Run, port: int) -> None:
     run.act("up", "idle", env={"TORCHELASTIC_HEALTH_CHECK_PORT": str(port)})
     run.up()
-    assert probe() == 200
-    run.send(SIGSTOP)
-    try:
-        probe(timeout=0.3)
-    except (TimeoutError, urllib.error.URLError):
-        silent = True
-    run.send(SIGCONT)
-    assert silent
-    until(lambda: probe() == 200, BOUND, "an answer")
+    assert [probe(port) for _ in range(3)] == [200] * 3
     run.send(SIGTERM)
     assert run.wait() == 128 + SIGTERM
+
+
+def test_a_probe_hears_when_the_loop_does_not_run(port: int) -> None:
+    health = Health(port, patience=0.1)  # nobody reads it
+    assert probe(port) == 503
+    assert health.read() == []
 
 
 def test_a_health_port_that_is_taken_is_one_line(run: Run) -> None:
