@@ -74,7 +74,7 @@ class FileTimer:
         for (pid, scope), (at, lasted, signum) in sorted(self._set.items(), key=lambda entry: entry[1]):
             if at <= now and (pid, scope) in self._set:
                 self._set = {key: value for key, value in self._set.items() if key[0] != pid}
-                self._post(WorkerHung(pid, f"its timer {scope!r} of {lasted:.3g} s has expired", signum))
+                self._post(WorkerHung(pid, f"its timer {scope!r} of {round(lasted, 1):g} s has expired", signum))
 
     def close(self) -> None:
         os.close(self._fd)
