@@ -59,7 +59,7 @@ def _launch_command(argv: Sequence[str]) -> tuple[click.Command, list[str]]:
 
             click.echo("\n".join(preview(plan, origins(context))))
             return
-        from elastic_run.compose import run_job
+        from elastic_run.compose.job import run_job
 
         run_job(plan)
 

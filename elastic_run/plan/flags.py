@@ -18,6 +18,7 @@ from elastic_run.plan import output as out
 from elastic_run.plan import torchrun
 from elastic_run.plan.command import STDIN, command
 from elastic_run.plan.count import count
+from elastic_run.plan.plugins import plugins
 from elastic_run.plan.services import services
 
 if TYPE_CHECKING:
@@ -154,6 +155,9 @@ OPTIONS: list[Callable[[Any], Any]] = [
     _option("dry-run", "Show what would be done and where each value comes from; start nothing.", is_flag=True),
     _option("print-completion", "Print the completion script for a shell.", type=click.Choice(["bash", "zsh", "fish"]),
             is_eager=True, expose_value=False, callback=_print_completion),
+    _option("logs-specs", "Plug-in of torchrun (entry point torchrun.logs_specs) that says where output goes."),
+    _option("event-log-handler", "Handler of torch's that hears of starts and ends: null, console, or one that a "
+            "package registers.", default="null"),
     _option("monitor-interval", "Accepted: deaths are noticed at once, without polling.", type=SECONDS),
     _option("start-method", "Accepted: scripts are exec'ed.", type=click.Choice(["spawn", "fork", "forkserver"])),
     _option("exit-barrier-timeout", "Accepted: no exit barrier is needed.", type=float),
@@ -254,9 +258,19 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
         numa_binding=given["numa_binding"],
         virtual_local_rank=given["virtual_local_rank"],
         summary_file=given["summary_file"],
+        interpreter=interpreter,
+        threads=_threads(workers, environ),
+        plugins=plugins(given),
         services=services(environ),
         plain_exit_code=given["exit_code"] == "torchrun",
     )
+
+
+def _threads(workers: int, environ: Mapping[str, str]) -> int | None:
+    """An even share of the cores that we may use; nothing where the user has chosen, or with one rank."""
+    if workers == 1 or "OMP_NUM_THREADS" in environ:
+        return None
+    return max(1, len(os.sched_getaffinity(0)) // workers)
 
 
 def _requeues(on_stop: str, environ: Mapping[str, str]) -> bool:

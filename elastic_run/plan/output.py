@@ -59,6 +59,12 @@ class Output:
         prefix = self._prefix(place) if tee or prefixed else b""
         return Choice(True, shown and (tee or not redirected), prefix, dict(self.filters).get(name, ()) if tee else ())
 
+    def placed(self, place: Place, redirected: bool, tee: bool) -> Choice | None:
+        """The same for a stream whose file a plug-in of torchrun has chosen."""
+        if place.alone and not (redirected or tee):
+            return None
+        return Choice(redirected or tee, tee or not redirected, self._prefix(place) if tee else b"")
+
     def _prefix(self, place: Place) -> bytes:
         given = {"role_name": place.role, "local_rank": place.local_rank, "rank": place.rank, "hostname": place.host}
         return Template(self.template or "[${role_name}${local_rank}]:").substitute(given).encode()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 from elastic_run.core.policy import Policy
 from elastic_run.plan.output import Output
+from elastic_run.plan.plugins import Asked
 from elastic_run.plan.services import Services
 
 
@@ -19,6 +21,7 @@ class Nodes:
     """Where rank 0's store listens; None for the loopback of a single node."""
     master_port: int = 0
     """0: a free one for each round."""
+    backend: str = "static"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,11 @@ class Plan:
     virtual_local_rank: bool = False
     summary_file: str | None = None
     """Also gets what summary.json gets."""
+    interpreter: str = sys.executable
+    """For workers, and for children that need torch."""
+    threads: int | None = None
+    """OMP_NUM_THREADS of each worker; None: it is left alone."""
+    plugins: Asked | None = None
     services: Services = field(default_factory=Services)
     plain_exit_code: bool = False
     """1 for every failure, as torchrun does."""

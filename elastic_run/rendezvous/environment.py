@@ -19,7 +19,7 @@ GIVEN = frozenset(
         "LOCAL_RANK", "RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "LOCAL_WORLD_SIZE", "WORLD_SIZE",
         "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT",
         "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
-        "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE", "TORCHELASTIC_TIMER_FILE",
+        "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE",
     }
 )  # fmt: skip
 """What torchrun gives each worker (torch 2.1-2.15); a value inherited from an outer launcher is never right."""
@@ -38,7 +38,7 @@ def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _belongs_to_launcher(name: str) -> bool:
-    return name in GIVEN or name.startswith(("PET_", OURS))
+    return name in GIVEN or name == "TORCHELASTIC_TIMER_FILE" or name.startswith(("PET_", OURS))
 
 
 @dataclass(frozen=True, slots=True)

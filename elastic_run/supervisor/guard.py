@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from elastic_run.errors import PlatformError
 from elastic_run.supervisor import guard_main, orphans
+from elastic_run.supervisor.link import receive, send
 
 MAX_REPLACED = 20
 """More guards than this dying in one job is no accident."""
@@ -38,8 +39,8 @@ class Guard:
     job: str
     grace: float
     scratch: str
-    on_change: Callable[[socket.socket], None]
-    """Called with the old one when `link` is a new socket: the loop must listen to that instead."""
+    on_change: Callable[[socket.socket, socket.socket], None]
+    """Called with the old one and the new one when `link` changes: the loop must listen to that instead."""
     leaders: Callable[[], Mapping[int, int]]
     link: socket.socket = field(init=False)
     process: subprocess.Popen[bytes] = field(init=False)
@@ -69,7 +70,7 @@ class Guard:
 
     def read(self) -> list[Started] | None:
         """Answers that have come. None: the guard ended the job because this launcher was frozen."""
-        answer, _ = guard_main.receive(self.link)
+        answer, _ = receive(self.link)
         if answer is None:
             return []  # it is dead; its exit is seen by whoever reaps
         if "stopped" in answer:
@@ -88,7 +89,7 @@ class Guard:
                 orphans.send(pid, signal.SIGKILL)
         dead = self.link
         self._exec()
-        self.on_change(dead)
+        self.on_change(dead, self.link)
         dead.close()
         self._send({"leaders": list(self.leaders().items())}, ())
         for request, fds in self.waiting.values():
@@ -126,6 +127,6 @@ class Guard:
 
     def _send(self, request: dict[str, object], fds: tuple[int, ...]) -> None:
         try:
-            guard_main.send(self.link, request, list(fds))
+            send(self.link, request, list(fds))
         except (BrokenPipeError, ConnectionResetError):
             pass  # it has just died; `died` asks the next one again

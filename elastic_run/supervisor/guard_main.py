@@ -7,7 +7,6 @@ the messages, is guard.py.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import shutil
@@ -20,6 +19,7 @@ from typing import Any, NoReturn
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from elastic_run.supervisor import orphans
+from elastic_run.supervisor.link import receive, send
 
 LOOK_EVERY = 0.8
 """Seconds between two looks at a silent launcher: a frozen one is noticed within one second."""
@@ -169,35 +169,6 @@ class Guard:
                 os.write(2, f"elastic-run: {text}\n".encode())
             except OSError:
                 pass  # the console is gone with the launcher
-
-
-def send(link: socket.socket, message: dict[str, Any], fds: list[int] | None = None) -> None:
-    """A message is a length of 8 hex digits and JSON; descriptors ride on its first byte."""
-    data = json.dumps(message).encode()
-    frame = b"%08x" % len(data) + data
-    sent = socket.send_fds(link, [frame], fds) if fds else link.send(frame)
-    if sent < len(frame):
-        link.sendall(frame[sent:])
-
-
-def receive(link: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """The next message and its descriptors; None at end of file."""
-    try:
-        head, fds, _, _ = socket.recv_fds(link, 8, 8)
-        for fd in fds:
-            os.set_inheritable(fd, False)
-        while 0 < len(head) < 8:
-            head += link.recv(8 - len(head)) or b"0" * 8
-        data, left = [], int(head or b"0", 16)
-        while left and (chunk := link.recv(min(left, 1 << 20))):
-            data.append(chunk)
-            left -= len(chunk)
-    except ConnectionResetError:
-        return None, []
-    if not head or left:
-        return None, fds
-    message: dict[str, Any] = json.loads(b"".join(data))
-    return message, fds
 
 
 if __name__ == "__main__":

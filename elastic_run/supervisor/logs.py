@@ -41,6 +41,8 @@ class Stream:
     """Of each line on the console."""
     filters: tuple[bytes, ...]
     """A line with one of these is also copied into the attempt's filtered log."""
+    path: Path | None
+    """The file that it is copied to."""
     file: FileIO
     """Closed when the last thread lets go of it."""
     taken: dict[str, int]
@@ -73,9 +75,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """What is to happen to a stream: who reads it, its prefix on the console, its filters."""
+    """What is to happen to a stream: who reads it, the file it is copied to, its prefix on the console, its filters."""
 
     readers: tuple[str, ...]
+    path: Path | None = None
     prefix: bytes = b""
     filters: tuple[bytes, ...] = ()
 
@@ -96,17 +99,17 @@ class Logs:
 
     def open(self, rank: Rank, incarnation: int, attempt: int, name: str, treatment: Treatment) -> int:
         """A descriptor for a new worker's stdout or stderr. The rank's earlier stream of that name has ended."""
-        path = Path(self._spool) / f"{rank}.{incarnation}.{name}"
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        if _libc.inotify_add_watch(self._inotify, os.fsencode(path), _IN_MODIFY) < 0:
-            raise OSError(ctypes.get_errno(), "inotify_add_watch: raise fs.inotify.max_user_watches", str(path))
-        path.unlink()  # nothing is left behind, however we end
+        spool = Path(self._spool) / f"{rank}.{incarnation}.{name}"
+        fd = os.open(spool, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        if _libc.inotify_add_watch(self._inotify, os.fsencode(spool), _IN_MODIFY) < 0:
+            raise OSError(ctypes.get_errno(), "inotify_add_watch: raise fs.inotify.max_user_watches", str(spool))
+        spool.unlink()  # nothing is left behind, however we end
         zero = dict.fromkeys([reader for reader in treatment.readers if reader in self._readers], 0)
         with self._lock:
             for old in self._streams:
                 old.ended = old.ended or (old.rank, old.name) == (rank, name)
-            file, filters = FileIO(fd, "r+"), treatment.filters
-            new = Stream(rank, incarnation, attempt, name, treatment.prefix, filters, file, zero, dict(zero))
+            file, prefix, filters, path = FileIO(fd, "r+"), treatment.prefix, treatment.filters, treatment.path
+            new = Stream(rank, incarnation, attempt, name, prefix, filters, path, file, zero, dict(zero))
             self._streams.append(new)
         return fd
 

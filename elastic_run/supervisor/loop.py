@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from elastic_run.core.agent import Agent
@@ -18,6 +18,8 @@ LONGEST_SLEEP = 86_400.0
 
 
 class Journal(Protocol):
+    """Hears of everything: each fact before it is handled, each order before it is carried out."""
+
     def begin(self, at: float) -> None: ...
     def fact(self, fact: Event, at: float) -> None: ...
     def orders(self, orders: list[Command], at: float) -> None: ...
@@ -34,38 +36,51 @@ class Source(Protocol):
     def fileno(self) -> int: ...
 
 
-@dataclass(slots=True)
-class Loop:
-    agent: Agent
-    shell: Shell
-    journal: Journal
-    collect: Callable[[], list[Event]]
-    clocks: list[Clock]
-    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+class Sources:
+    """What the loop waits for: anything with a descriptor, and the function that reads facts from it."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
 
     def listen(self, source: Source | int, read: Callable[[], list[Event]]) -> None:
         self.selector.register(source, selectors.EVENT_READ, read)
 
+    def forget(self, source: Source | int) -> None:
+        self.selector.unregister(source)
+
+
+@dataclass(slots=True)
+class Loop:
+    agent: Agent
+    shell: Shell
+    journals: list[Journal]
+    collect: Callable[[], list[Event]]
+    clocks: list[Clock]
+    sources: Sources
+
     def run(self) -> Exit:
         """Until the agent orders to leave; times are CLOCK_MONOTONIC in seconds."""
         at = time.monotonic()
-        self.journal.begin(at)
+        for journal in self.journals:
+            journal.begin(at)
         self._obey(self.agent.start(at), at)
         while self.shell.left is None:
             facts: list[Event] = []
-            for key, _ in self.selector.select(self._patience()):
+            for key, _ in self.sources.selector.select(self._patience()):
                 facts += key.data()
             facts += self.collect()
             self._tick_clocks()
             for fact in facts or [Tick()]:
                 at = time.monotonic()
-                self.journal.fact(fact, at)
+                for journal in self.journals:
+                    journal.fact(fact, at)
                 self._obey(self.agent.handle(fact, at), at)
         return self.shell.left
 
     def _obey(self, orders: list[Command], at: float) -> None:
         if orders:
-            self.journal.orders(orders, at)
+            for journal in self.journals:
+                journal.orders(orders, at)
             self.shell.execute(orders)
 
     def _patience(self) -> float | None:

@@ -109,6 +109,15 @@ def send_group(leader: int, signum: int) -> None:
         send(leader, signum)
 
 
+def reap(pid: int) -> int | None:
+    """Wait status of our child if it has ended; never waits, never touches another child's status."""
+    try:
+        done, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return status if done else None
+
+
 def children_of_me() -> list[int]:
     """Pids of our children, adopted ones included."""
     found: list[int] = []

@@ -52,7 +52,7 @@ class Processes:
         job: str,
         last_words: Callable[[Rank, int], str],
         keep_error: Callable[[Rank, int, bytes], None],
-        make_guard: Callable[[Callable[[], Mapping[int, int]]], Guard],
+        make_guard: Callable[[Callable[[], Mapping[int, int]], Callable[[], list[Event]]], Guard],
     ) -> None:
         self._job = job
         self._last_words = last_words
@@ -61,8 +61,10 @@ class Processes:
         self._asked: dict[int, tuple[Rank, int, Start]] = {}
         self._latest: dict[Rank, tuple[int, int]] = {}
         """Pid and start time of each rank's newest life."""
+        self.serving: set[int] = set()
+        """Pids of the job's processes that are no workers and serve us; a search for leftovers spares them."""
         self._keys = 0
-        self.guard = make_guard(self._leaders)
+        self.guard = make_guard(self._leaders, self.answered)
 
     def next_key(self) -> int:
         """A number for the next start; the worker's mark carries it."""
@@ -106,7 +108,7 @@ class Processes:
 
     def sweep(self, seq: int, signum: int) -> Swept:
         """Signal whatever of the job still lives; to be called when no worker does."""
-        found = orphans.ours(self._job, self._leaders())
+        found = [pid for pid in orphans.ours(self._job, self._leaders()) if pid not in self.serving]
         for pid in found:
             orphans.send(pid, signum)
         return Swept(seq, len(found))
@@ -116,8 +118,10 @@ class Processes:
 
     def collect(self) -> list[Event]:
         """Reap who has ended: workers, the guard, and strangers that the kernel gave us to adopt."""
-        facts: list[Event] = [self._exited(pid, s) for pid in list(self._running) if (s := _reap(pid)) is not None]
-        status = _reap(self.guard.pid)
+        facts: list[Event] = [
+            self._exited(pid, s) for pid in list(self._running) if (s := orphans.reap(pid)) is not None
+        ]
+        status = orphans.reap(self.guard.pid)
         if status is not None:
             self.guard.died(status)
         if not self._asked:  # a start that is not answered yet may be among the unknown children
@@ -128,7 +132,7 @@ class Processes:
     def _reap_strangers(self) -> bool:
         known = {*self._running, self.guard.pid}
         strangers = [pid for pid in orphans.children_of_me() if pid not in known]
-        reaped = [pid for pid in strangers if _reap(pid) is not None]
+        reaped = [pid for pid in strangers if orphans.reap(pid) is not None]
         return bool(reaped)
 
     def _exited(self, pid: int, status: int) -> WorkerExited:
@@ -144,15 +148,6 @@ class Processes:
             self._last_words(worker.rank, worker.incarnation),
             oom.read_counter(worker.oom_file),
         )
-
-
-def _reap(pid: int) -> int | None:
-    """Wait status of `pid` if it has ended; never waits, never touches another child's status."""
-    try:
-        done, status = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return None
-    return status if done else None
 
 
 def _exit_status(status: int) -> ExitStatus:

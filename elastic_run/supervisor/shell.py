@@ -30,7 +30,8 @@ class Reporter(Protocol):
 
 
 class Rendezvous(Protocol):
-    def begin(self, round: int) -> RendezvousFinished: ...
+    def begin(self, round: int) -> RendezvousFinished | None:
+        """None: it is not finished yet, and posted later."""
 
 
 class Workers(Protocol):
@@ -80,7 +81,9 @@ class Shell:
             case Sweep():
                 self.post(self.workers.sweep(order.seq, order.signum))
             case BeginRendezvous():
-                self.post(self.rendezvous.begin(order.round))
+                met = self.rendezvous.begin(order.round)
+                if met is not None:
+                    self.post(met)
             case Call():
                 self.reporter.send(order)
             case ReadProgress():

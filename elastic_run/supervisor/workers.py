@@ -16,16 +16,16 @@ from elastic_run.supervisor.process import Processes, Start
 
 @dataclass(slots=True)
 class Workers:
-    """`environment(order, mark, error_file)` is all the worker sees. Without `logs` it has our own streams."""
+    """`environment(order, mark, error_file)` is all the worker sees."""
 
     job: str
     argv: Sequence[str]
     cwd: str
     scratch: str
     processes: Processes
-    logs: Logs | None
-    treatment: Callable[[Rank, int, str], Treatment | None]
-    """Of the stream of that name of a rank, by rank and local rank; None: it is our own stream."""
+    logs: Logs
+    treatment: Callable[[Rank, int, str, int], Treatment | None]
+    """Of a stream, by rank, local rank, its name and the count of restarts; None: it is our own stream."""
     stdin: str | None
     """A file that each worker reads from its beginning; None: our own standard input."""
     cpus: Callable[[int], Sequence[int] | None]
@@ -50,8 +50,8 @@ class Workers:
         self.processes.start(key, order.rank, order.incarnation, start)
 
     def _stream(self, order: Spawn, attempt: int, name: str, inherited: int) -> int:
-        treatment = self.treatment(order.rank, order.local_rank, name)
-        if treatment is None or self.logs is None:
+        treatment = self.treatment(order.rank, order.local_rank, name, order.restarts)
+        if treatment is None:
             return inherited
         return self.logs.open(order.rank, order.incarnation, attempt, name, treatment)
 

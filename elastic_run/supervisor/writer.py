@@ -32,7 +32,6 @@ class Writer:
         self._closing = False
         self._torn: set[Path] = set()
         self._logs: Logs | None = None
-        self._log_path: Callable[[Stream], Path] | None = None
         self._max_size: int | None = None
         self.lost_records = 0
         self.moved = 0
@@ -43,9 +42,9 @@ class Writer:
     def wake(self) -> None:
         self._wake.set()
 
-    def follow(self, logs: Logs, path: Callable[[Stream], Path], max_size: int | None) -> None:
-        """Copy the workers' output to `path(stream)` from now on, in files of at most `max_size` bytes."""
-        self._logs, self._log_path, self._max_size = logs, path, max_size
+    def follow(self, logs: Logs, max_size: int | None) -> None:
+        """Copy the workers' output to its files from now on, in files of at most `max_size` bytes."""
+        self._logs, self._max_size = logs, max_size
 
     def append(self, path: Path, data: bytes) -> None:
         """Add a whole record to the end of a file."""
@@ -130,11 +129,9 @@ class Writer:
         os.replace(new, path)
 
     def _copy_logs(self) -> None:
-        if self._logs is None or self._log_path is None:
-            return
-        for stream in self._logs.streams(READER):
-            path = self._log_path(stream)
-            while True:
+        for stream in self._logs.streams(READER) if self._logs is not None else []:
+            path = stream.path
+            while path is not None:
                 at, data = stream.read(READER, min(CHUNK, self._max_size or CHUNK))
                 if not data:
                     break

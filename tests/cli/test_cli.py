@@ -40,7 +40,7 @@ def test_nothing_heavy_is_imported_for(args: list[str]) -> None:
     )
     modules = set(done.stderr.split())
     assert "click" in modules
-    assert not modules & {"torch", "grpc", "rich", "elastic_run.compose", "elastic_run.core.agent"}
+    assert not modules & {"torch", "grpc", "rich", "elastic_run.compose.job", "elastic_run.core.agent"}
 
 
 def test_help_names_every_option_with_its_variable_and_every_exit_code() -> None:

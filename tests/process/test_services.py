@@ -106,5 +106,5 @@ def test_a_health_port_that_is_taken_is_one_line(run: Run) -> None:
         port = str(taken.getsockname()[1])
         assert run.act("out:x", env={"TORCHELASTIC_HEALTH_CHECK_PORT": port}).wait() == 2
     assert run.said == [
-        f"elastic-run: the variable TORCHELASTIC_HEALTH_CHECK_PORT={port}: Address already in use; choose another port"
+        f"elastic-run: the variable TORCHELASTIC_HEALTH_CHECK_PORT={port}: Address already in use; choose another"
     ]

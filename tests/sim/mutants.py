@@ -68,10 +68,21 @@ MUTANTS = (
     Mutant(
         "asked to stop each time",
         "core/node.py",
-        "            if worker.life is not Life.DYING:\n                self._move(worker, Life.DYING, at)\n"
-        "                worker.hard_at",
-        "            if worker.stuck_at is None:\n                worker.life = Life.DYING\n"
-        "                worker.hard_at",
+        "            if worker.life is not Life.DYING:\n                self._end(worker, signum, at)",
+        "            if worker.stuck_at is None:\n                worker.life = Life.RUNNING\n"
+        "                self._end(worker, signum, at)",
+    ),
+    Mutant(
+        "a hang is noticed again and again",
+        "core/node.py",
+        "if w.pid == fact.pid and w.life is not Life.DYING), None)",
+        "if w.pid == fact.pid), None)",
+    ),
+    Mutant(
+        "who hangs gets the grace",
+        "core/node.py",
+        "        if signum == SIGKILL:\n            worker.hard_at = at\n        else:",
+        "        if True:",
     ),
     Mutant(
         "the kill grace starts before the kill",
