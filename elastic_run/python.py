@@ -77,6 +77,8 @@ def _write_call(place: Path, function: Callable[..., Any], args: tuple[Any, ...]
     name, module = getattr(function, "__qualname__", ""), getattr(function, "__module__", None)
     main = sys.modules["__main__"]
     script, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if script is not None and not os.path.isfile(script):
+        script = None  # `<stdin>`
     if not name or "<" in name or module is None:
         raise ConfigError(f"{name or function!r} cannot be imported by name; define it at the top of a module")
     if module == "__main__" and script is None:
@@ -101,16 +103,16 @@ def _run(words: list[str]) -> tuple[int, str]:
     ours, its = os.pipe()
     own_stdout = _descriptor(sys.stdout)
     try:
-        launcher = subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-c", START, str(Path(__file__).parent.parent), *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if own_stdout is None else own_stdout,
             stderr=subprocess.PIPE,
             pass_fds=(ours,),
             env={**os.environ, PARENT_FD: str(ours)},
-        )
-        said = _pass_on(launcher)
-        return launcher.wait(), said
+        ) as launcher:
+            said = _pass_on(launcher)
+        return launcher.returncode, said
     finally:
         os.close(its)  # had we died, the closing of this end would have told the launcher so
         os.close(ours)

@@ -74,7 +74,9 @@ class _Job:
         self.terminal = Terminal({name: not terminal for name, terminal in on_terminal.items()})
         self.writer = Writer(self.terminal.say)
         self.inbox, self.sources = Inbox(), Sources()
+        self._listen_to_caller()
         self.rendezvous = _rendezvous(plan)
+        self.alone = _hold(plan.nodes.alone_at) if plan.nodes.alone_at is not None else None
         self.services = Services(plan, self.inbox.post, self.sources, self.terminal.say)
         self.places = take_places(plan, self.job, self.writer, self.terminal.say)
         self.streams = Streams(plan, self.places.run, self.host, self.writer, on_terminal)
@@ -102,7 +104,10 @@ class _Job:
         self.sources.listen(self.inbox, self.inbox.read)
         self.sources.listen(signals, signals.read)
         self.sources.listen(processes.guard.link, processes.answered)
-        self._listen_to_caller()
+        if self.plan.threads is not None:
+            self.terminal.say(f"OMP_NUM_THREADS={self.plan.threads} for each rank, from the cores of this machine")
+        if self.alone is not None:
+            self.terminal.say("this node trains alone, as --nnodes 1:MAX allows; others cannot join it later")
         left = self._supervise(loop, agent)
         return self._close(left, watch, processes)
 
@@ -116,7 +121,10 @@ class _Job:
         return Guard(self.job, self.plan.policy.stop_grace, self.places.scratch, replaced, leaders)
 
     def _listen_to_caller(self) -> None:
-        """`elastic_run.launch` hands down a pipe that closes when its process ends: the job is then stopped."""
+        """`elastic_run.launch` hands down a pipe that closes when its process ends: the job is then stopped.
+
+        It is no business of the workers, whose environment is taken from ours later.
+        """
         fd = os.environ.pop(PARENT_FD, "")
         if not fd.isdigit():
             return
@@ -234,6 +242,19 @@ def _rendezvous(plan: Plan) -> Static:
         except OSError as error:
             raise ConfigError(f"--master-port {nodes.master_port}: {error.strerror}; choose another") from error
     return static
+
+
+def _hold(endpoint: tuple[str, int]) -> socket.socket:
+    """Keep a second launcher of the same job from training beside us, unnoticed."""
+    host, port = endpoint
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        held = socket.socket(family, socket.SOCK_STREAM)
+        held.bind(address)
+    except OSError as error:
+        why = f"{error.strerror}; another launcher may hold it, and joining one needs --nnodes N with static"
+        raise ConfigError(f"--rdzv-endpoint {host}:{port}: {why}") from error
+    return held
 
 
 def _make(scratch: str) -> None:

@@ -42,9 +42,7 @@ class Services:
             try:
                 health = Health(port)
             except OSError as error:
-                raise ConfigError(
-                    f"the variable {HEALTH_PORT}={port}: {error.strerror}; choose another port"
-                ) from error
+                raise ConfigError(f"the variable {HEALTH_PORT}={port}: {error.strerror}; choose another") from error
             sources.listen(health, health.read)
 
     def start(self, job: str, places: Places, processes: Processes, streams: Streams) -> None:

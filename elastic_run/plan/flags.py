@@ -29,6 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 UNLIMITED = "unlimited"
 LOCAL_BACKENDS = ("static", "c10d")
 DEFAULT_PORT = 29500
+DEFAULT_C10D_PORT = 29400
 
 
 class Restarts(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
@@ -310,9 +311,11 @@ def _nodes(given: Mapping[str, Any]) -> Nodes:
         raise ConfigError(f"--rdzv-backend {backend}: only static and, on one node, c10d are supported")
     if most == 1 and backend == "c10d":
         return Nodes()
+    host, port = _endpoint(given)
+    if least == 1 and backend == "c10d":
+        return Nodes(alone_at=(host or "localhost", DEFAULT_C10D_PORT if port is None else port))
     if least != most or (most > 1 and backend == "c10d"):
         raise ConfigError("several nodes need --nnodes N with --rdzv-backend static, --node-rank and --master-addr")
-    host, port = _endpoint(given)
     if most > 1 and host is None:
         raise ConfigError(f"--nnodes {most} needs --master-addr: the host of rank 0, the same on every node")
     if given["node_rank"] >= most:

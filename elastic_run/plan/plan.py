@@ -22,6 +22,8 @@ class Nodes:
     master_port: int = 0
     """0: a free one for each round."""
     backend: str = "static"
+    alone_at: tuple[str, int] | None = None
+    """With --nnodes 1:MAX one launcher is the whole job; holding this address it makes sure that it is the only one."""
 
 
 @dataclass(frozen=True, slots=True)

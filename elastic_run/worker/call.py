@@ -25,7 +25,11 @@ def main(place: Path) -> None:
     sys.argv[:] = call["argv"]
     from elastic_run.worker.record import record
 
-    function = record(_find(call))
+    record(_run)(call, place)
+
+
+def _run(call: dict[str, Any], place: Path) -> None:
+    function = _find(call)
     args, kwargs = pickle.loads((place / "arguments").read_bytes())
     result = function(*args, **kwargs)
     rank = os.environ["RANK"]

@@ -51,7 +51,8 @@ class Run:
     def environment(self, more: dict[str, str] | None = None) -> dict[str, str]:
         return {
             **os.environ, "PYTHONPATH": str(TOP), "TMPDIR": str(self.tmp), "UP": str(self.signs),
-            "XDG_STATE_HOME": str(self.place / "state"), "LIVES_FOR": self.mark, **(more or {}),
+            "XDG_STATE_HOME": str(self.place / "state"), "LIVES_FOR": self.mark,
+            "OMP_NUM_THREADS": "1", **(more or {}),
         }  # fmt: skip
 
     def flags(self, ranks: int = 2) -> tuple[str, ...]:

@@ -3,4 +3,4 @@
 import os
 import sys
 
-print(f"module rank {os.environ['RANK']} {sys.argv[1:]}")
+sys.stdout.write(f"module rank {os.environ['RANK']} {sys.argv[1:]}\n")
