@@ -16,7 +16,7 @@ import pytest
 from elastic_run.observe.rundir import started
 from tests.process.conftest import BOUND, TOP, Run, until
 
-LINES = 20_000
+LINES = 200_000
 
 
 def numbered(text: str, ranks: int = 4) -> dict[int, list[int]]:
@@ -51,6 +51,38 @@ def test_nothing_is_lost_twice_torn_or_out_of_order(run: Run, options: tuple[str
         kept = (run.directory / f"attempt_0/{rank}/stdout.log").read_text()
         assert numbered(kept)[rank] == ALL[rank]
     assert run.summary["lost"] == {"console bytes": 0, "files bytes": 0, "records": 0}
+
+
+def test_lines_of_a_mebibyte_come_whole(run: Run) -> None:
+    assert run.act("long:8", ranks=4, options=("--prefix", "always")).wait() == 0
+    lines = sorted(run.out.splitlines())
+    whole = [(rank, i, chr(97 + i) * (1 << 20)) for rank in range(4) for i in range(8)]
+    assert lines == [f"[default{rank}]:{rank}#{i}#{body}" for rank, i, body in whole]
+    for rank in range(4):
+        kept = (run.directory / f"attempt_0/{rank}/stdout.log").read_text().splitlines()
+        assert kept == [f"{rank}#{i}#{body}" for r, i, body in whole if r == rank]
+
+
+def test_bytes_that_are_no_text_come_as_they_are(run: Run) -> None:
+    assert run.act("bytes", options=("--tee", "3")).wait() == 0
+    line = bytes(range(256)).replace(b"\n", b"").replace(b"\r", b"")
+    shown = (run.place / "out").read_bytes().split(b"\n")
+    assert sorted(shown) == [b"", b"[default0]:" + line, b"[default1]:" + line]
+    assert (run.directory / "attempt_0/0/stdout.log").read_bytes() == line + b"\n"
+
+
+def test_a_slow_console_gets_everything(run: Run) -> None:
+    read, write = os.pipe()
+    run.act(f"lines:{LINES}", ranks=4, stdout=write)
+    os.close(write)
+    run.fact("WorkerExited")  # only from here on somebody reads, in small pieces
+    shown = bytearray()
+    while piece := os.read(read, 5000):
+        shown += piece
+    os.close(read)
+    assert run.wait() == 0
+    assert numbered(shown.decode()) == ALL
+    assert run.summary["lost"]["console bytes"] == 0
 
 
 def test_a_last_line_without_its_end_is_kept_and_shown(run: Run) -> None:

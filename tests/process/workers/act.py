@@ -104,8 +104,13 @@ def act(action: str, value: str) -> None:
         case "out":
             print(value, flush=True)
         case "lines":
-            sys.stdout.write("".join(f"{RANK}#{i}#{'x' * 40}\n" for i in range(int(value))))
-            sys.stdout.flush()
+            for i in range(int(value)):  # one write each, as from print under python -u
+                os.write(1, f"{RANK}#{i}#{'x' * 40}\n".encode())
+        case "long":
+            for i in range(int(value)):
+                os.write(1, f"{RANK}#{i}#{chr(97 + i) * (1 << 20)}\n".encode())
+        case "bytes":
+            os.write(1, bytes(range(256)).replace(b"\n", b"").replace(b"\r", b"") + b"\n")
         case "err":
             print(value, file=sys.stderr, flush=True)
         case "work":
