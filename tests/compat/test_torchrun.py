@@ -17,6 +17,12 @@ from tests.compat.launchers import ELASTIC, PROGRAMS, TOP, TORCHRUN, both, run
 pytest.importorskip("torch.distributed.run")
 
 
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
 def documented() -> set[str]:
     """Variables that docs/torchrun.md names as intended differences."""
     return set(re.findall(r"`([A-Z_]{2,})`", (TOP / "docs/torchrun.md").read_text()))
@@ -109,11 +115,48 @@ def test_these_run_alike(tmp_path: Path, words: list[str], expected: list[str]) 
 
 
 def test_a_group_by_tcp(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = free_port()
     ours = run(ELASTIC, "--nproc-per-node", "2", str(PROGRAMS / "gloo.py"), "tcp", port, cwd=tmp_path)
     assert (ours.code, ours.out) == (0, ["sum 2 of 2"] * 2)
+
+
+def test_one_of_at_most_two_nodes_trains_alone(tmp_path: Path) -> None:
+    words = ["--nnodes", "1:2", "--nproc-per-node", "2", "--rdzv-id", "x", "--rdzv-backend", "c10d"]
+    for conf in ("last_call_timeout=1", "last_call_timeout=1,join_timeout=60"):
+        endpoint = f"localhost:{free_port()}"
+        more = ["--rdzv-endpoint", endpoint, "--rdzv-conf", conf, str(PROGRAMS / "gloo.py"), "env"]
+        theirs, ours = both(tmp_path, *words, *more)
+        assert (ours.code, ours.out) == (theirs.code, theirs.out) == (0, ["sum 2 of 2"] * 2)
+    assert "this node trains alone, as --nnodes 1:MAX allows" in ours.err
+
+
+def test_a_second_launcher_of_such_a_job_is_refused(tmp_path: Path) -> None:
+    words = ["--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}"]
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    first = subprocess.Popen(
+        [*ELASTIC, *words, "--no-python", "sh", "-c", f"echo up > {ready}; cat {ready}"],
+        cwd=tmp_path, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(TOP)},
+    )  # fmt: skip
+    assert ready.read_text() == "up\n"
+    second = run(ELASTIC, *words, str(PROGRAMS / "early.py"), cwd=tmp_path)
+    assert (second.code, second.out, second.err.count("\n")) == (2, [], 1)
+    assert "--rdzv-endpoint localhost" in second.err
+    assert "another launcher may hold it" in second.err
+    ready.write_text("end\n")
+    first.communicate(timeout=60)
+    assert first.returncode == 0
+
+
+def test_threads_come_from_the_cores_and_one_line_says_so(tmp_path: Path) -> None:
+    words = ["--nproc-per-node", "2", "--no-python", "sh", "-c", "echo $OMP_NUM_THREADS"]
+    ours = run(ELASTIC, *words, cwd=tmp_path)
+    share = str(max(1, len(os.sched_getaffinity(0)) // 2))
+    assert ours.out == [share] * 2
+    assert f"elastic-run: OMP_NUM_THREADS={share} for each rank" in ours.err
+    chosen = run(ELASTIC, *words, cwd=tmp_path, OMP_NUM_THREADS="7")
+    assert chosen.out == ["7"] * 2
+    assert "OMP_NUM_THREADS" not in chosen.err
 
 
 def test_variables_set_options(tmp_path: Path) -> None:
@@ -146,9 +189,7 @@ def test_nested_launchers(tmp_path: Path, outer: list[str], inner: list[str]) ->
 
 
 def test_two_static_nodes_start_and_finish(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = free_port()
     words = ["--nnodes", "2", "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", port]
     env = {**os.environ, "PYTHONPATH": str(TOP)}
     nodes = [
