@@ -31,14 +31,14 @@ EXCEPTIONS = {"supervisor.channel": ("worker.messages",)}
 """Beyond itself, the core, the errors and the version, which every package but core and worker may import."""
 HOMES = {
     "click": ("cli", "plan.flags"),
-    "ctypes": ("devices.ascend_dcmi", "supervisor.logs", "supervisor.orphans", "supervisor.template_main"),
+    "ctypes": ("devices.ascend_dcmi", "supervisor.logs", "supervisor.main_program", "supervisor.orphans"),
     "google": ("clusterd", "fleet"),
     "grpc": ("clusterd", "fleet"),
     "rich": ("observe.console",),
-    "torch": ("api", "supervisor.standby", "supervisor.template_main", "supervisor.torch_host"),
+    "torch": ("api", "supervisor.store_host", "supervisor.torch_host"),
 }
 """Where a module that costs time or memory may be imported; what is neither here nor in the stdlib, nowhere."""
-FORKS = ("supervisor.guard_main", "supervisor.template_main")
+FORKS = ("supervisor.forked",)
 PURE_STDLIB = {"__future__", "collections", "collections.abc", "dataclasses", "enum", "functools", "typing"}
 IMPURE = {"open", "print", "input", "eval", "exec", "compile", "__import__", "breakpoint"}
 VAGUE = {"util", "utils", "common", "helper", "helpers", "manager", "managers", "handler", "handlers"}

@@ -16,6 +16,7 @@ from elastic_run.clusterd.controller import Controller
 from elastic_run.clusterd.loopback import Loopback
 from elastic_run.compose.places import take_places
 from elastic_run.compose.services import Services
+from elastic_run.compose.store import Stored
 from elastic_run.compose.streams import Streams
 from elastic_run.core.agent import Agent
 from elastic_run.core.commands import Exit, Spawn
@@ -39,7 +40,10 @@ from elastic_run.supervisor.process import Processes
 from elastic_run.supervisor.progress import ProgressFile
 from elastic_run.supervisor.shell import Shell
 from elastic_run.supervisor.signals import DEFAULT, Signals
+from elastic_run.supervisor.standby import Standby
+from elastic_run.supervisor.template import Template
 from elastic_run.supervisor.terminal import Terminal
+from elastic_run.supervisor.warm import Kind
 from elastic_run.supervisor.workers import Workers, open_standard_streams
 from elastic_run.supervisor.writer import Writer
 
@@ -48,6 +52,9 @@ DISK_WAIT = 5.0
 CONSOLE_WAIT = 5.0
 """For a console that takes nothing, at the end."""
 GUARD_WAIT = 1.0
+PRELOAD = ("torch", "torch.distributed")
+COMPILER = ("torch._dynamo",)
+"""What the first DistributedDataParallel and the first optimizer import: 0.8 s."""
 
 
 def run_job(plan: Plan) -> NoReturn:
@@ -91,16 +98,19 @@ class _Job:
         watch.summary_file = Path(self.plan.summary_file).absolute() if self.plan.summary_file else None
         controller = Loopback(Controller(self.places.run_id), self.inbox.post)
         self.services.start(self.job, self.places, processes, self.streams)
+        workers = self._workers(processes)
+        warm = self._warm(processes)
+        store = self._store(processes)
         shell = Shell(
-            workers=self._workers(processes),
+            workers=workers,
             reporter=controller,
-            rendezvous=self.services.rounds(self.rendezvous),
+            rendezvous=self.services.rounds(store or self.rendezvous),
             progress=ProgressFile(self.plan.progress_file, self.inbox.post),
             people=watch,
             post=self.inbox.post,
         )
         records = [self._journal(agent), *self.services.records()]
-        loop = Loop(agent, shell, records, processes.collect, [controller, *self.services.clocks], self.sources)
+        loop = Loop(agent, shell, records, processes.collect, [controller, *warm, *self.services.clocks], self.sources)
         self.sources.listen(self.inbox, self.inbox.read)
         self.sources.listen(signals, signals.read)
         self.sources.listen(processes.guard.link, processes.answered)
@@ -109,6 +119,8 @@ class _Job:
         if self.alone is not None:
             self.terminal.say("this node trains alone, as --nnodes 1:MAX allows; others cannot join it later")
         left = self._supervise(loop, agent)
+        if store is not None:
+            store.close()
         return self._close(left, watch, processes)
 
     # -- the parts
@@ -183,6 +195,39 @@ class _Job:
             attempt=self.streams.attempt,
         )
 
+    def _warm(self, processes: Processes) -> list[Template | Standby]:
+        """A quicker way to workers, if the plan has one."""
+        start = self.plan.start
+        if start.because:
+            self.terminal.say(start.because)
+        if start.mode == "cold":
+            return []
+        env = {**os.environ, **self.services.variables, SCRATCH: self.places.scratch}
+        if self.plan.threads is not None:
+            env["OMP_NUM_THREADS"] = str(self.plan.threads)
+        first = (*PRELOAD, *(COMPILER if start.optimises else ()), *self.plan.preload)
+        later = () if start.optimises else COMPILER
+        kind = Kind(self.plan.interpreter, env, first, later, start.place, os.getpid())
+        listen, forget = self.sources.listen, self.sources.forget
+        if start.mode == "standby":
+            count = self.plan.workers
+            standby = Standby(kind, self.job, count, processes, listen, forget, self.terminal.say)
+            processes.warm = standby
+            return [standby]
+        template = Template(kind, self.job, processes, listen, forget, self.terminal.say)
+        processes.warm = template
+        if self.plan.workers > 1:
+            template.warm()
+        return [template]
+
+    def _store(self, processes: Processes) -> Stored | None:
+        """The workers' store, where the job is one node, its port is not given, and there is a template to fork it."""
+        nodes = self.plan.nodes
+        own = nodes.count > 1 or nodes.master_port or not self.plan.start.hosted_store
+        if own or not isinstance(processes.warm, Template):
+            return None
+        return Stored(self.rendezvous, processes.warm, self.sources, processes.serving)
+
     def _last_words(self, rank: Rank, incarnation: int) -> str:
         return self.logs.tail(rank, incarnation)
 
@@ -202,6 +247,8 @@ class _Job:
     def _close(self, left: Exit, watch: Watch, processes: Processes) -> int:
         code = min(left.code, 1) if self.plan.plain_exit_code and left.origin is Origin.WORKERS else left.code
         self.services.close()
+        if processes.warm is not None:
+            processes.warm.close()
         unread = self._drain()
         lost = {f"{reader} bytes": self.logs.lost(reader) + left for reader, left in unread.items()}
         lost["records"] = self.writer.lost_records

@@ -16,6 +16,7 @@ from elastic_run.core.events import (
     RendezvousFinished,
     SignalReceived,
     SpawnFailed,
+    StoreLost,
     Swept,
     Tick,
     WorkerExited,
@@ -48,6 +49,7 @@ class Snapshot:
     progress: str | None
     sweeps: int
     looks: int
+    forgiven: int
     calls: int
     uuids: tuple[str, ...]
     recovered: str
@@ -99,7 +101,7 @@ class Agent:
         return Snapshot(
             self.now, tuple(replace(w) for w in self.node.workers.values()), job.assignment, job.round, job.restarts,
             job.incidents, job.began, job.training_since, tuple(budget.spent), budget.futile, budget.progress,
-            self.node.sweeps, job.looks, job.outbox.seq, tuple(sorted(job.uuids)), job.recovered,
+            self.node.sweeps, job.looks, budget.forgiven, job.outbox.seq, tuple(sorted(job.uuids)), job.recovered,
         )  # fmt: skip
 
     def resume(self, past: Snapshot) -> None:
@@ -119,7 +121,7 @@ class Agent:
             past.progress,
         )
         job.looks, job.outbox.seq, job.uuids = past.looks, past.calls, set(past.uuids)
-        job.recovered = past.recovered
+        job.recovered, job.budget.forgiven = past.recovered, past.forgiven
         node.workers, node.sweeps = {w.rank: replace(w) for w in past.workers}, past.sweeps
 
     def check(self) -> None:
@@ -172,6 +174,8 @@ class Agent:
                 self.node.found(fact, at)
             case RendezvousFinished():
                 self.job.rendezvous(fact, at)
+            case StoreLost():
+                self.job.store_lost(fact, at)
             case SignalReceived():
                 self.job.signal(fact, at)
             case CallFinished():

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from elastic_run.core.policy import Policy
 
+MOST_FORGIVEN = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -20,6 +22,8 @@ class Budget:
     spent: list[float] = field(default_factory=list)
     futile: int = 0
     """Failures in a row that made no progress."""
+    forgiven: int = 0
+    """Restarts for which no rank was to blame."""
     progress: str | None = ""
     """The file's state at the last look; empty is how a file that does not exist reads."""
 
@@ -54,6 +58,12 @@ class Budget:
         if answer.allowed:
             self.spent.append(at)
         return answer
+
+    def forgive(self) -> Verdict:
+        """May the group be restarted because a part of our own failed? It costs the job nothing, but it has a bound."""
+        if self.forgiven >= MOST_FORGIVEN:
+            return Verdict(False, f"the workers' store was lost {self.forgiven + 1} times")
+        return Verdict(True, "a new store, not counted as a restart")
 
     def _counted(self, at: float) -> list[float]:
         window = self.policy.window

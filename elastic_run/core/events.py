@@ -63,6 +63,13 @@ class RendezvousFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreLost:
+    """The process that hosts the workers' store of this round has ended."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class SignalReceived:
     """The controller told something about the incident `uuid`."""
 
@@ -111,6 +118,7 @@ Event = (
     | SpawnFailed
     | Swept
     | RendezvousFinished
+    | StoreLost
     | SignalReceived
     | CallFinished
     | ProgressRead

@@ -16,7 +16,7 @@ from elastic_run.core.commands import (
     ReadProgress,
     Severity,
 )
-from elastic_run.core.events import ProgressRead, RendezvousFinished, SignalReceived
+from elastic_run.core.events import ProgressRead, RendezvousFinished, SignalReceived, StoreLost
 from elastic_run.core.faults import culprit
 from elastic_run.core.node import Node
 from elastic_run.core.outbox import Outbox
@@ -26,7 +26,9 @@ from elastic_run.core.strategy import offer
 from elastic_run.core.vocabulary import (
     Assignment,
     Blame,
+    ExitStatus,
     Fault,
+    FaultKind,
     FaultReported,
     Offer,
     Origin,
@@ -65,7 +67,7 @@ class Incident:
     def add(self, fault: Fault) -> None:
         """The end of a life that was judged before, because it hung, only brings that one's last words."""
         for place, known in enumerate(self.faults):
-            if (known.rank, known.restarts) == (fault.rank, fault.restarts):
+            if known.kind is FaultKind.HUNG and (known.rank, known.restarts) == (fault.rank, fault.restarts):
                 told = replace(known, error=fault.error, tail=fault.tail)
                 self.announced = told if self.announced is known else self.announced
                 self.faults[place] = told
@@ -166,6 +168,15 @@ class Job:
         else:
             self.assignment = fact.assignment
 
+    def store_lost(self, fact: StoreLost, at: float) -> None:
+        """A new group could not be formed in this round: a new round, and no rank is to blame."""
+        if fact.round == self.round and self.assignment is not None:
+            because, status = "its process has ended", ExitStatus(code=ExitCode.UNAVAILABLE)
+            rank = self.assignment.ranks[0]
+            fault = Fault(rank, self.node.site.node, FaultKind.STORE_LOST, Blame.CULPRIT, because, at, status)
+            if self.phase in (Phase.STARTING, Phase.TRAINING, Phase.RECOVERING):
+                self.fault(replace(fault, restarts=self.restarts), at)
+
     def progress(self, fact: ProgressRead) -> None:
         incident = self.incident
         if incident and incident.progress_by is not None and fact.seq == incident.progress_seq:
@@ -246,7 +257,9 @@ class Job:
         self.incidents += 1
         uptime = at - self.training_since if self.phase is Phase.TRAINING else 0.0
         self.incident = Incident(self.incidents, at, uptime, [fault], fault)
-        if self.policy.progress_known:
+        if fault.kind is FaultKind.STORE_LOST:
+            pass  # it says nothing about the program's progress
+        elif self.policy.progress_known:
             self.looks += 1
             self.incident.progress_seq = self.looks
             self.incident.progress_by = at + self.policy.progress_wait
@@ -255,7 +268,8 @@ class Job:
             self.budget.observe(None, uptime)
         self._enter(Phase.REPORTED, at, self.policy.signal_wait)
         self.outbox.put("", FaultReported(self.incident.dead))
-        others = sum(worker.rank != fault.rank for worker in self.node.alive)
+        own = fault.kind is FaultKind.STORE_LOST
+        others = sum(own or worker.rank != fault.rank for worker in self.node.alive)
         tail = f"; stopping the {others} other{'s' if others > 1 else ''}" if others else ""
         self._note(Severity.ERROR, f"{self.name(fault)}: {fault.because}{tail}")
 
@@ -269,7 +283,7 @@ class Job:
             self.outbox.put(self.incident.uuid, StopCompleted())
 
     def _diagnose(self, incident: Incident, at: float) -> None:
-        incident.verdict = self.budget.verdict(at)
+        incident.verdict = self._verdict(incident, at, spend=False)
         incident.offer = offer(incident.verdict)
         self._enter(Phase.DIAGNOSED, at, self.policy.signal_wait)
         self.outbox.put(incident.uuid, StrategiesOffered(incident.offer.strategies))
@@ -278,7 +292,7 @@ class Job:
         assert self.incident is not None
         choice, self.incident.choice = self.incident.choice, None
         if choice is Strategy.RECOVER:
-            self.incident.verdict = self.budget.spend(at)
+            self.incident.verdict = self._verdict(self.incident, at, spend=True)
             if self.incident.verdict.allowed:
                 self._restart(at)
                 self._explain(f"restarting {self._all_ranks()} ({self.incident.verdict.because})")
@@ -286,6 +300,14 @@ class Job:
                 self._recovery_failed(self.incident.verdict, at)
         elif choice is Strategy.EXIT:
             self._give_up(self.incident, at)
+
+    def _verdict(self, incident: Incident, at: float, *, spend: bool) -> Verdict:
+        """May the group be restarted? `spend`: it will be."""
+        if incident.culprit.kind is FaultKind.STORE_LOST:
+            verdict = self.budget.forgive()
+            self.budget.forgiven += spend and verdict.allowed
+            return verdict
+        return self.budget.spend(at) if spend else self.budget.verdict(at)
 
     def _restart(self, at: float) -> None:
         """Begin a new round; leftovers of the old one end first, in `_settle_start`."""
@@ -303,8 +325,9 @@ class Job:
         self.incident.announced = fault
         self._note(Severity.ERROR, f"{self.name(fault)}: {fault.because}, while recovering")
         self.node.stop(SIGTERM, at)
-        self.budget.observe(None, 0.0)
-        self.incident.verdict = self.budget.spend(at)
+        if fault.kind is not FaultKind.STORE_LOST:
+            self.budget.observe(None, 0.0)
+        self.incident.verdict = self._verdict(self.incident, at, spend=True)
         if self.incident.verdict.allowed:
             self._restart(at)
         else:
@@ -356,7 +379,7 @@ class Job:
         self._explain("")
         self.leave(
             f"{verdict.because}: {self.name(fault)}: {fault.because}",
-            Origin.LAUNCHER if loop else Origin.WORKERS,
+            Origin.LAUNCHER if loop or fault.kind is FaultKind.STORE_LOST else Origin.WORKERS,
             code,
             at,
         )
@@ -414,6 +437,8 @@ class Job:
     # -- words and moves
 
     def name(self, fault: Fault) -> str:
+        if fault.kind is FaultKind.STORE_LOST:
+            return f"the workers' store on {self.node.site.host}"
         pid = f" (pid {fault.pid})" if fault.pid is not None else ""
         return f"rank {fault.rank} on {self.node.site.host}{pid}"
 

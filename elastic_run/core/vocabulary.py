@@ -55,6 +55,8 @@ class FaultKind(Enum):
     OUT_OF_MEMORY = "out of memory"
     NOT_STARTED = "not started"
     HUNG = "hung"
+    STORE_LOST = "store lost"
+    """Of no rank: the job's own part failed."""
 
 
 class Blame(Enum):
@@ -157,6 +159,8 @@ class Assignment:
     world_size: int
     master_addr: str
     master_port: int
+    hosted: bool = False
+    """The store listens there already: rank 0 need not open it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ class Watch:
             "error": fault.error.message if fault.error else None,
             "tail": fault.tail,
         }
-        for line in box(order, self.agent.site.host, self.logs(order.fault.rank, order.restarts)):
+        logs = self.logs(fault.rank, order.restarts) if fault.pid is not None else None
+        for line in box(order, self.agent.site.host, logs):
             self.say(line)
 
     def mark(self, order: Mark) -> None:

@@ -20,6 +20,7 @@ from elastic_run.plan.command import STDIN, command
 from elastic_run.plan.count import count
 from elastic_run.plan.plugins import plugins
 from elastic_run.plan.services import services
+from elastic_run.plan.warm import start_mode
 
 if TYPE_CHECKING:
     from elastic_run.plan.plan import Nodes, Plan
@@ -156,6 +157,11 @@ OPTIONS: list[Callable[[Any], Any]] = [
     _option("dry-run", "Show what would be done and where each value comes from; start nothing.", is_flag=True),
     _option("print-completion", "Print the completion script for a shell.", type=click.Choice(["bash", "zsh", "fish"]),
             is_eager=True, expose_value=False, callback=_print_completion),
+    _option("workers", "How ranks start: 'template' forks them from a process that has imported torch, 'standby' has "
+            "an interpreter with torch waiting for each, 'cold' starts new ones; 'auto' reads the script.",
+            type=click.Choice(["auto", "template", "standby", "cold"]), default="auto"),
+    _option("preload", "A module that template and standby import besides torch; may be given several times.",
+            multiple=True, metavar="MODULE"),
     _option("logs-specs", "Plug-in of torchrun (entry point torchrun.logs_specs) that says where output goes."),
     _option("event-log-handler", "Handler of torch's that hears of starts and ends: null, console, or one that a "
             "package registers.", default="null"),
@@ -262,6 +268,15 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
         interpreter=interpreter,
         threads=_threads(workers, environ),
         plugins=plugins(given),
+        start=start_mode(
+            given["workers"],
+            argv,
+            python=not given["no_python"] or given["run_path"],
+            workers=workers,
+            restarts=restarts != 0,
+            cwd=os.getcwd(),
+        ),
+        preload=tuple(given["preload"]),
         services=services(environ),
         plain_exit_code=given["exit_code"] == "torchrun",
     )

@@ -9,6 +9,7 @@ from elastic_run.core.policy import Policy
 from elastic_run.plan.output import Output
 from elastic_run.plan.plugins import Asked
 from elastic_run.plan.services import Services
+from elastic_run.plan.warm import Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Plan:
     """For workers, and for children that need torch."""
     threads: int | None = None
     """OMP_NUM_THREADS of each worker; None: it is left alone."""
+    start: Start = field(default_factory=lambda: Start("cold"))
+    preload: tuple[str, ...] = ()
     plugins: Asked | None = None
     services: Services = field(default_factory=Services)
     plain_exit_code: bool = False

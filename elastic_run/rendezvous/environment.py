@@ -77,7 +77,7 @@ def worker_environment(
         "TORCHELASTIC_RESTART_COUNT": str(order.restarts),
         "TORCHELASTIC_MAX_RESTARTS": str(UNLIMITED if job.max_restarts is None else job.max_restarts),
         "TORCHELASTIC_RUN_ID": job.run_id,
-        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_USE_AGENT_STORE": str(place.hosted),
         "TORCHELASTIC_SIGNALS_TO_HANDLE": job.signals,
         "TORCHELASTIC_ERROR_FILE": error_file,
         MARK: f"{outer}:{mark}" if outer else mark,

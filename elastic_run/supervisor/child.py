@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
-from signal import SIGKILL
 from typing import Any
 
 from elastic_run.supervisor import orphans
 from elastic_run.supervisor.link import receive, send
-
-REAP_WAIT = 1.0
-"""Seconds for the kernel to let go of a killed child."""
 
 
 class Child:
@@ -32,6 +27,9 @@ class Child:
             start_new_session=True,
         )
         its.close()
+
+    def fileno(self) -> int:
+        return self.link.fileno()
 
     @property
     def pid(self) -> int:
@@ -57,9 +55,6 @@ class Child:
                 pass
         except OSError:
             pass  # it is slow; what it still had to do is lost
-        orphans.send_group(self.pid, SIGKILL)
         self.link.close()
-        until = time.monotonic() + REAP_WAIT
-        while orphans.reap(self.pid) is None and orphans.stat_of(self.pid) and time.monotonic() < until:
-            time.sleep(0.001)
+        orphans.end(self.pid)
         self._process.returncode = 0  # whatever it was, nobody asks any more

@@ -68,6 +68,10 @@ class Guard:
         self.waiting[key] = (request, fds)
         self._send(request, fds)
 
+    def learn(self, leaders: Mapping[int, int]) -> None:
+        """Pids and start times of workers that somebody else started: their sessions are ours as well."""
+        self._send({"leaders": list(leaders.items())}, ())
+
     def read(self) -> list[Started] | None:
         """Answers that have come. None: the guard ended the job because this launcher was frozen."""
         answer, _ = receive(self.link)
@@ -91,7 +95,7 @@ class Guard:
         self._exec()
         self.on_change(dead, self.link)
         dead.close()
-        self._send({"leaders": list(self.leaders().items())}, ())
+        self.learn(self.leaders())
         for request, fds in self.waiting.values():
             self._send(request, fds)
 

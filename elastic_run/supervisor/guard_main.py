@@ -18,18 +18,14 @@ from typing import Any, NoReturn
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from elastic_run.supervisor import orphans
+from elastic_run.supervisor import forked, orphans
 from elastic_run.supervisor.link import receive, send
 
 LOOK_EVERY = 0.8
 """Seconds between two looks at a silent launcher: a frozen one is noticed within one second."""
 CONFIRM_AFTER = 0.1
 EXEC_WAIT_MS = 10_000
-ADOPTION_WAIT = 5.0
 KILL_BOUND = 30.0
-OUR_IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-PYTHONS_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
-"""By every interpreter at its start; a worker gets the default back, as from subprocess."""
 
 
 class Guard:
@@ -37,9 +33,9 @@ class Guard:
         self.link, self.job, self.launcher, self.grace, self.scratch = link, job, launcher, grace, scratch
         self.leaders: dict[int, int] = {}
         link.set_inheritable(False)
-        self.inherited = {number: signal.getsignal(number) for number in OUR_IGNORED}
-        self.inherited |= dict.fromkeys(PYTHONS_IGNORED, signal.SIG_DFL)
-        for number in OUR_IGNORED:
+        self.inherited = {number: signal.getsignal(number) for number in forked.OURS}
+        self.inherited |= dict.fromkeys(forked.PYTHONS_IGNORED, signal.SIG_DFL)
+        for number in forked.OURS:
             signal.signal(number, signal.SIG_IGN)
 
     def run(self) -> None:
@@ -91,46 +87,25 @@ class Guard:
         return True
 
     def spawn(self, request: dict[str, Any], fds: list[int]) -> tuple[int, str]:
-        """Fork twice, so that the worker is adopted by the launcher: its direct child, with true exit status."""
+        """Pid, or 0 and why not; exec closes the pipe on which an error would come."""
         read, write = os.pipe()
-        middle = os.fork()
-        if middle == 0:
-            if os.fork() == 0:
-                self.become(request, fds, write)
-            os._exit(0)
+        (pid,) = forked.fork_adopted(1, lambda _: self.become(request, fds, write))
         os.close(write)
-        os.waitpid(middle, 0)  # only after this is the launcher the parent
-        said = b""
+        error = b""
         poll = select.poll()
         poll.register(read, select.POLLIN)
         while poll.poll(EXEC_WAIT_MS) and (chunk := os.read(read, 4096)):
-            said += chunk
+            error += chunk
         os.close(read)
-        pid, _, error = said.decode(errors="replace").partition("\n")
-        return int(pid or 0), error
+        return pid, error.decode(errors="replace")
 
     def become(self, request: dict[str, Any], fds: list[int], status: int) -> NoReturn:
-        """In the grandchild: turn into the worker. An error goes through `status`, which exec closes."""
-        os.write(status, f"{os.getpid()}\n".encode())
+        """In the grandchild: turn into the worker."""
         try:
-            os.setsid()
             for number, handler in self.inherited.items():
                 signal.signal(number, handler)
-            # Armed before the adoption it would fire when the middle process exits, so the parent is awaited first
-            # and looked at once more after arming: a launcher that died in between sends nothing.
-            until = time.monotonic() + ADOPTION_WAIT
-            while os.getppid() != self.launcher:
-                if time.monotonic() > until or self.launcher_gone():
-                    raise OSError(0, "not adopted by the launcher")
-                time.sleep(0.0002)
-            orphans.signal_at_parent_death(signal.SIGTERM)
-            if os.getppid() != self.launcher:
-                os._exit(1)
-            os.chdir(request["cwd"])
-            if request["cpus"]:
-                os.sched_setaffinity(0, request["cpus"])
-            for target, fd in enumerate(fds):
-                os.dup2(fd, target)
+            forked.settle(self.launcher, self.launcher_gone)
+            forked.take_place(request, fds)
             if select.select([status], [status], [], 0)[0]:
                 os._exit(1)  # nobody reads it: the guard was killed, and its successor starts this worker
             env = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}

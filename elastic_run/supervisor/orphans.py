@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
 MARK = "ELASTIC_RUN_JOB"
 _MARK_PREFIX = MARK.encode() + b"="
+END_WAIT = 1.0
+"""Seconds for the kernel to let go of a killed process."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -116,6 +120,14 @@ def reap(pid: int) -> int | None:
     except ChildProcessError:
         return None
     return status if done else None
+
+
+def end(child: int) -> None:
+    """Kill a child of ours with its group, and wait, for a second at most, until it is gone."""
+    send_group(child, signal.SIGKILL)
+    until = time.monotonic() + END_WAIT
+    while reap(child) is None and stat_of(child) is not None and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 def children_of_me() -> list[int]:

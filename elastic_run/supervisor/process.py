@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from signal import SIGKILL
+from typing import Any, Protocol
 
 from elastic_run.core.events import Event, LauncherFrozen, SpawnFailed, Swept, WorkerExited, WorkerStarted
 from elastic_run.core.vocabulary import ExitStatus, Rank, WorkerError
@@ -40,6 +41,15 @@ class Start:
     """Cores it may use; None: as we."""
 
 
+class Warm(Protocol):
+    """A quicker way to workers than the guard's exec; see template.py."""
+
+    def takes(self, start: Start) -> bool: ...
+    def spawn(self, key: int, start: Start) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
 class Processes:
     """Main thread only.
 
@@ -63,6 +73,7 @@ class Processes:
         """Pid and start time of each rank's newest life."""
         self.serving: set[int] = set()
         """Pids of the job's processes that are no workers and serve us; a search for leftovers spares them."""
+        self.warm: Warm | None = None
         self._keys = 0
         self.guard = make_guard(self._leaders, self.answered)
 
@@ -72,29 +83,50 @@ class Processes:
         return self._keys
 
     def start(self, key: int, rank: Rank, incarnation: int, start: Start) -> None:
+        """Ask for a worker: at once if it starts cold, with `flush` if a warm one can be had."""
         self._asked[key] = (rank, incarnation, start)
+        if self.warm is not None and self.warm.takes(start):
+            self.warm.spawn(key, start)
+        else:
+            self.start_cold(key)
+
+    def start_cold(self, key: int) -> None:
+        _, _, start = self._asked[key]
         self.guard.spawn(key, start.argv, start.env, start.cwd, start.fds, start.cpus)
+
+    def flush(self) -> None:
+        """All starts of this turn have been asked for."""
+        if self.warm is not None:
+            self.warm.flush()
 
     def answered(self) -> list[Event]:
         """What the guard says about starts that were asked for."""
         answers = self.guard.read()
         if answers is None:
             return [LauncherFrozen()]
-        facts: list[Event] = []
-        for answer in answers:
-            rank, incarnation, start = self._asked.pop(answer.key)
-            if start.fds[0] > 2:
-                os.close(start.fds[0])  # opened for this worker; outputs stay open for those who read them
-            if answer.error or not answer.pid:
-                facts.append(SpawnFailed(rank, incarnation, answer.error or "the guard could not fork"))
-            else:
-                oom_file = oom.counter_file(answer.pid)
-                self._running[answer.pid] = Running(rank, incarnation, start.attempt, start.error_file, oom_file)
-                stat = orphans.stat_of(answer.pid)
-                if stat is not None:  # it is our child, not reaped yet
-                    self._latest[rank] = (answer.pid, stat.started)
-                facts.append(WorkerStarted(rank, incarnation, answer.pid, oom.read_counter(oom_file)))
-        return facts
+        return [self.started(a.key, 0 if a.error else a.pid, a.error or "the guard could not fork") for a in answers]
+
+    def started(self, key: int, pid: int, error: str) -> Event:
+        """What became of a start; without a pid, `error` says why."""
+        rank, incarnation, start = self._asked.pop(key)
+        if start.fds[0] > 2:
+            os.close(start.fds[0])  # opened for this worker; outputs stay open for those who read them
+        if not pid:
+            return SpawnFailed(rank, incarnation, error)
+        oom_file = oom.counter_file(pid)
+        self._running[pid] = Running(rank, incarnation, start.attempt, start.error_file, oom_file)
+        stat = orphans.stat_of(pid)
+        if stat is not None:  # it is our child, not reaped yet
+            self._latest[rank] = (pid, stat.started)
+            self.guard.learn({pid: stat.started})
+        return WorkerStarted(rank, incarnation, pid, oom.read_counter(oom_file))
+
+    def kill_unheard(self, mark: str) -> None:
+        """End workers that somebody forked and did not live to tell us of."""
+        known = {*self._running, *self.serving, self.guard.pid}
+        for pid in orphans.children_of_me():
+            if pid not in known and orphans.is_marked(pid, mark):
+                orphans.send_group(pid, SIGKILL)
 
     def kill(self, rank: Rank, incarnation: int, signum: int) -> None:
         """Signal the worker's process group. A pid that is not reaped yet cannot have been reused."""

@@ -38,6 +38,8 @@ class Workers(Protocol):
     def spawn(self, order: Spawn) -> None: ...
     def kill(self, rank: Rank, incarnation: int, signum: int) -> None: ...
     def sweep(self, seq: int, signum: int) -> Swept: ...
+    def flush(self) -> None:
+        """The orders of this turn have been given; workers may be started together."""
 
 
 class Progress(Protocol):
@@ -68,6 +70,7 @@ class Shell:
     def execute(self, orders: list[Command]) -> None:
         for order in orders:
             self._execute(order)
+        self.workers.flush()
 
     def _execute(self, order: Command) -> None:
         match order:

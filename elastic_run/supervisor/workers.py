@@ -58,6 +58,9 @@ class Workers:
     def kill(self, rank: Rank, incarnation: int, signum: int) -> None:
         self.processes.kill(rank, incarnation, signum)
 
+    def flush(self) -> None:
+        self.processes.flush()
+
     def sweep(self, seq: int, signum: int) -> Swept:
         return self.processes.sweep(seq, signum)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_run.core.budget import Budget
+from elastic_run.core.budget import Budget, Verdict
 from elastic_run.core.policy import Policy
 
 
@@ -72,3 +72,10 @@ def test_with_a_limit_and_no_file_only_the_limit_decides() -> None:
     limited = budget(max_restarts=9, max_no_progress=1)
     limited.observe(None, 0.0)
     assert limited.verdict(0.0).allowed
+
+
+def test_what_is_nobodys_fault_is_forgiven_three_times() -> None:
+    budget = Budget(Policy(max_restarts=0))
+    assert budget.forgive() == Verdict(True, "a new store, not counted as a restart")
+    budget.forgiven = 3
+    assert budget.forgive() == Verdict(False, "the workers' store was lost 4 times")

@@ -28,6 +28,7 @@ from elastic_run.core.events import (
     RendezvousFinished,
     SignalReceived,
     SpawnFailed,
+    StoreLost,
     Tick,
     WorkerHung,
     WorkerStarted,
@@ -691,3 +692,53 @@ def test_its_last_words_do_not_make_it_another_culprit() -> None:
     bench.exit(1, TERM, tail="the end")
     assert bench.job.incident.announced is bench.job.incident.culprit
     assert bench.job.incident.culprit.tail == "the end"
+
+
+def test_a_lost_store_is_a_new_round_that_costs_nothing_and_blames_nobody() -> None:
+    bench = Bench().train()
+    assert bench.says(StoreLost(0)) == ["the workers' store on host: its process has ended; stopping the 2 others"]
+    bench.answer()
+    bench.stop_told()
+    for rank in bench.ranks:
+        bench.exit(rank, TERM)
+    bench.swept()
+    bench.answer()
+    bench.global_told()
+    bench.answer()
+    bench.chosen(Strategy.RECOVER)
+    assert bench.phase is Phase.RECOVERING
+    assert (bench.job.budget.spent, bench.job.budget.forgiven, bench.job.budget.futile) == ([], 1, 0)
+
+
+def test_a_store_may_be_lost_while_recovering() -> None:
+    bench = Bench(max_restarts=1, max_no_progress=1, progress_known=False).train()
+    bench.to_recovering()
+    bench.meet(1)
+    bench.give(StoreLost(1))
+    assert (bench.phase, bench.job.round) == (Phase.RECOVERING, 2)
+
+
+def test_a_store_of_another_round_or_one_lost_in_an_incident_means_nothing() -> None:
+    bench = Bench()
+    assert bench.give(StoreLost(0)) == []  # there is none yet
+    bench.train()
+    assert bench.give(StoreLost(1)) == []
+    bench.exit(0)
+    assert bench.says(StoreLost(0)) == []
+
+
+def test_a_store_that_is_lost_again_and_again_ends_the_job() -> None:
+    bench = Bench().train()
+    bench.job.budget.forgiven = 3
+    bench.give(StoreLost(0))
+    bench.answer()
+    bench.stop_told()
+    for rank in bench.ranks:
+        bench.exit(rank, TERM)
+    bench.swept()
+    bench.answer()
+    bench.global_told()
+    bench.answer()
+    bench.chosen(Strategy.EXIT)
+    assert bench.job.ending.code == 69
+    assert bench.job.ending.origin is Origin.LAUNCHER

@@ -6,6 +6,7 @@
     exit RANKS [code=N | signal=NAME] [life=N] [tail=TEXT] [wall=T] [oom=N]
     hung RANK why=TEXT [signal=NAME]             it was seen that a worker does not get on
     spawn-failed RANK why=TEXT
+    store-lost [round=N]                         the process that hosts the workers' store has ended
     swept [left=N] [seq=N]                       a search for leftovers is done
     progress [TOKEN] [seq=N]                     the progress file was read
     quit NAME | frozen
@@ -48,6 +49,7 @@ from elastic_run.core.events import (
     RendezvousFinished,
     SignalReceived,
     SpawnFailed,
+    StoreLost,
     Swept,
     Tick,
     WorkerExited,
@@ -163,6 +165,8 @@ class Stage:
                 return [WorkerHung(100 + r, given["why"], signum) for r in self._ranks(plain)]
             case "spawn-failed":
                 return [SpawnFailed(r, self._life(r, given), given["why"]) for r in self._ranks(plain)]
+            case "store-lost":
+                return [StoreLost(int(given.get("round", self.round)))]
             case "swept":
                 return [Swept(seq, int(given.get("left", 0)))]
             case "progress":

@@ -52,6 +52,13 @@ class Freeze:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreDies:
+    """The process that hosts the workers' store ends."""
+
+    when: When
+
+
+@dataclass(frozen=True, slots=True)
 class Echo:
     """The `back`-th newest fact of a kind (or saying of the controller) arrives once more."""
 
@@ -107,7 +114,7 @@ class Resent:
     chance: float
 
 
-Mishap = Strike | Press | Freeze | Echo | Slow | Refuse | Mute | Habit | Noise | Resent
+Mishap = Strike | Press | Freeze | StoreDies | Echo | Slow | Refuse | Mute | Habit | Noise | Resent
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +230,8 @@ def _mishap(dice: Random, ranks: int, policy: Policy) -> list[Mishap]:
             after = dice.choice((0.0, 0.05, 0.5, 2.0)) * policy.stop_grace
             found.append(Press(When("QuitRequested", 1, after), _signum(dice)))
         return found
+    if kind < 0.64:
+        return [StoreDies(when), *(StoreDies(When("training", nth, 0.3)) for nth in range(1, dice.choice((1, 2, 6))))]
     if kind < 0.66:
         hard = When(dice.choice(("stopping", "leaving")), 1, policy.stop_grace + dice.choice((0.001, 0.1)))
         return [Freeze(dice.choice((when, hard)), dice.choice((0.5, 20.0)))]

@@ -32,6 +32,7 @@ from elastic_run.core.events import (
     RendezvousFinished,
     SignalReceived,
     SpawnFailed,
+    StoreLost,
     Tick,
     WorkerExited,
     WorkerHung,
@@ -80,6 +81,8 @@ class Death:
     incarnation: int
     status: ExitStatus
     wall: float | None
+    store: bool = False
+    """Of the workers' store: no rank is to blame."""
 
 
 @dataclass(slots=True)
@@ -116,6 +119,8 @@ class Judge:
     """A recovery failed for good."""
     expect_restart: bool | None = None
     no_rendezvous: bool = False
+    met: int = -1
+    """The newest round whose rendezvous is finished."""
     quits: list[int] = field(default_factory=list)
     frozen: bool = False
     cause: str = ""
@@ -169,10 +174,14 @@ class Judge:
                 self._death(fact)
             case WorkerHung():
                 self._hangs(fact)
+            case StoreLost():
+                self._loses_store(fact)
             case SignalReceived():
                 self.heard.add((fact.uuid, fact.kind, fact.strategy))
             case RendezvousFinished():
-                self.no_rendezvous = fact.assignment is None
+                if fact.round == len(self.ledger.restarts):
+                    self.no_rendezvous = fact.assignment is None
+                    self.met = fact.round if fact.assignment is not None else self.met
             case QuitRequested():
                 self.quits.append(fact.signum)
                 if self.phase is not Phase.LEAVING:
@@ -200,6 +209,12 @@ class Judge:
             self.hung[life] = (self.now, fact.signum)
             self._failed(Death(0, self.now, *life, ExitStatus(signal=fact.signum), None))
 
+    def _loses_store(self, fact: StoreLost) -> None:
+        starts = self.phase in (Phase.STARTING, Phase.TRAINING, Phase.RECOVERING)
+        if starts and fact.round == len(self.ledger.restarts) == self.met:
+            status = ExitStatus(code=ExitCode.UNAVAILABLE)
+            self._failed(Death(0, self.now, 0, fact.round + 1, status, None, store=True))
+
     def _failed(self, death: Death) -> None:
         if self.phase is not Phase.LEAVING:  # by then it is decided who was to blame
             self.deaths.append(death)
@@ -207,8 +222,9 @@ class Judge:
             self.own_dead.add(death.rank)
             if self.phase is Phase.RECOVERING:
                 self.stop_at, self.stop_signum = self.now, SIGTERM
-                self.ledger.observe(None, 0.0)
-                self.expect_restart = self.ledger.allows(self.now)
+                if not death.store:
+                    self.ledger.observe(None, 0.0)
+                self.expect_restart = self._allows()
                 self.failed |= not self.expect_restart
                 if self.expect_restart:
                     self._restarted()
@@ -279,22 +295,30 @@ class Judge:
                 self.stop_signum = self.quits[0] if self.cause == "quit" else SIGTERM
             case Phase.DIAGNOSED if before is Phase.STOPPED:
                 self.claim(self.ledger.look is None, "diagnosed before progress was known")
-                self.may = self.ledger.allows(self.now)
+                self.may = self._allows()
             case Phase.DIAGNOSED:
                 bound = self._stop_bound() + self.world.setup.policy.start_wait
                 late = self.now >= self.ledger.restarts[-1] + bound - 1e-9
                 self.claim(self.failed or late, "a recovery was given up while it could go on")
                 self.failed = True
             case Phase.RECOVERING:
-                self.claim(self.ledger.allows(self.now), "a restart over the budget")
+                self.claim(self._allows(), "a restart over the budget")
                 self._restarted()
             case Phase.TRAINING:
                 self._trains()
         self.entered = self.now
 
     def _restarted(self) -> None:
+        if self._store_is_to_blame():
+            self.ledger.forgiven.add(len(self.ledger.restarts))
         self.ledger.restarts.append(self.now)
         self.incident_restarts += 1
+
+    def _allows(self) -> bool:
+        return self.ledger.forgives() if self._store_is_to_blame() else self.ledger.allows(self.now)
+
+    def _store_is_to_blame(self) -> bool:
+        return any(death.store for death in self._culprits())
 
     def _quiet(self) -> None:
         self.claim(not any(p.alive for p in self.world.processes.values()), "stopped, and a worker lives")
@@ -316,7 +340,8 @@ class Judge:
         uptime = self.now - self.training_at if before is Phase.TRAINING else 0.0
         self.opened, self.incident_restarts, self.may, self.failed = self.now, 0, True, False
         self.reported = set()
-        self.ledger.failed(self.now, uptime)
+        if not self.deaths[-1].store:
+            self.ledger.failed(self.now, uptime)
 
     def _trains(self) -> None:
         self.opened, self.training_at, self.deaths = None, self.now, []
@@ -455,7 +480,8 @@ class Judge:
             self.claim(self.ledger.crash_loop, "93 without a crash loop")
         else:
             self.claim(order.code == ExitCode.UNAVAILABLE, f"{order.code} has no reason")
-            self.claim(self.no_rendezvous or self._unanswered(), "69 although everyone answered")
+            lost = any(d.store for d in self.deaths) and (self.failed or not self.may)
+            self.claim(lost or self.no_rendezvous or self._unanswered(), "69 although everyone answered")
 
     def _ended_by_workers(self, code: int, succeeded: bool) -> None:
         if code == 0:

@@ -12,6 +12,8 @@ from elastic_run.core.policy import Policy
 class Ledger:
     policy: Policy
     restarts: list[float] = field(default_factory=list)
+    forgiven: set[int] = field(default_factory=set)
+    """Those of the restarts that are not counted, by their number."""
     futile: int = 0
     """Failures in a row without progress."""
     token: str = ""
@@ -53,4 +55,8 @@ class Ledger:
         if self.crash_loop:
             return False
         since = -1.0 if self.policy.window is None else at - self.policy.window
-        return self.policy.max_restarts is None or sum(t > since for t in self.restarts) < self.policy.max_restarts
+        counted = [t for number, t in enumerate(self.restarts) if number not in self.forgiven]
+        return self.policy.max_restarts is None or sum(t > since for t in counted) < self.policy.max_restarts
+
+    def forgives(self) -> bool:
+        return len(self.forgiven) < 3

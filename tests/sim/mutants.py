@@ -73,6 +73,25 @@ MUTANTS = (
         "                self._end(worker, signum, at)",
     ),
     Mutant(
+        "a lost store costs a restart",
+        "core/job.py",
+        "        if incident.culprit.kind is FaultKind.STORE_LOST:",
+        "        if False:",
+    ),
+    Mutant(
+        "a store of an old round is missed",
+        "core/job.py",
+        "        if fact.round == self.round and self.assignment is not None:",
+        "        if self.assignment is not None:",
+    ),
+    Mutant("stores may be lost for ever", "core/budget.py", "if self.forgiven >= MOST_FORGIVEN:", "if False:"),
+    Mutant(
+        "a lost store says something about progress",
+        "core/job.py",
+        "        if fault.kind is FaultKind.STORE_LOST:\n            pass",
+        "        if False:\n            pass",
+    ),
+    Mutant(
         "a hang is noticed again and again",
         "core/node.py",
         "if w.pid == fact.pid and w.life is not Life.DYING), None)",
@@ -230,8 +249,8 @@ MUTANTS = (
     Mutant(
         "a restart in a recovery is free",
         "core/job.py",
-        "observe(None, 0.0)\n        self.incident.verdict = self.budget.spend(at)",
-        "observe(None, 0.0)\n        self.incident.verdict = self.budget.verdict(at)",
+        "observe(None, 0.0)\n        self.incident.verdict = self._verdict(self.incident, at, spend=True)",
+        "observe(None, 0.0)\n        self.incident.verdict = self._verdict(self.incident, at, spend=False)",
     ),
     Mutant(
         "window ignored", "core/budget.py", "return self.spent if window is None else", "return self.spent if True else"

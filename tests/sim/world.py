@@ -35,6 +35,7 @@ from elastic_run.core.events import (
     RendezvousFinished,
     SignalReceived,
     SpawnFailed,
+    StoreLost,
     Swept,
     Tick,
     WorkerExited,
@@ -56,6 +57,7 @@ from .dice import (
     Resent,
     Setup,
     Slow,
+    StoreDies,
     Strike,
     When,
     draw,
@@ -127,6 +129,8 @@ class World:
     """When the controller heard that nobody trains any more."""
     sweeps_open: dict[int, float] = field(default_factory=dict)
     search_hung: bool = False
+    met: int = -1
+    """The newest round whose rendezvous is finished."""
     progress: int = 0
     oom_kills: int = 0
     done: bool = False
@@ -197,6 +201,8 @@ class World:
         self.facts.append((fact, self.now))
         if isinstance(fact, CallFinished) and not echo:
             self.calls_open -= 1
+        elif isinstance(fact, RendezvousFinished) and not echo:
+            self.met = fact.round if fact.assignment is not None else self.met
         elif isinstance(fact, Swept) and not echo:
             took = self.now - self.sweeps_open.pop(fact.seq)
             self.search_hung |= took >= self.setup.policy.kill_grace / 2
@@ -226,6 +232,8 @@ class World:
                 self.tell(when.after, QuitRequested(mishap.signum))
             case Freeze():
                 self.later(when.after, lambda: self._freeze(mishap))
+            case StoreDies():
+                self.later(when.after, lambda: self.handle(StoreLost(self.met)))
             case Echo():
                 self.later(when.after, lambda: self._echo(mishap))
 

@@ -22,6 +22,7 @@ def main() -> None:
             optimizer.step()
     mean = accelerator.reduce(loss.detach(), "mean")
     sys.stdout.write(f"process {accelerator.process_index} of {accelerator.num_processes}: loss {mean.item():.6f}\n")
+    accelerator.wait_for_everyone()
     accelerator.end_training()
 
 
