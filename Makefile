@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SIM_SECONDS ?= 30
 
-.PHONY: demo test lint campaign clean
+.PHONY: demo test lint campaign bench clean
 
 demo: $(VENV)/.run  ## Train a small language model, lose a rank on the way, recover.
 	rm -rf demo-checkpoint
@@ -23,8 +23,11 @@ lint: $(VENV)/.test  ## ruff and mypy.
 campaign: $(VENV)/.test  ## Long repetitions: 100 deaths of a rank, many seeds, all mutants.
 	$(BIN)/python -m pytest -m campaign -s tests
 
+bench: $(VENV)/.run  ## elastic-run beside torchrun, ft_launcher and dlrover-run; ARGS="--reps 9 --only start".
+	$(BIN)/python bench/run.py $(ARGS)
+
 clean:
-	rm -rf $(VENV) demo-checkpoint elastic-run-logs
+	rm -rf $(VENV) .venv-* build demo-checkpoint elastic-run-logs
 
 # torch first and by its exact version: an index may offer a build for accelerators that is gigabytes larger.
 $(VENV)/.run: constraints.txt pyproject.toml

@@ -21,9 +21,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspa
 from elastic_run.supervisor import forked, orphans
 from elastic_run.supervisor.link import receive, send
 
-LOOK_EVERY = 0.8
-"""Seconds between two looks at a silent launcher: a frozen one is noticed within one second."""
-CONFIRM_AFTER = 0.1
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a silent launcher: sixty wake-ups a minute."""
+CONFIRM_AFTER = 0.02
 EXEC_WAIT_MS = 10_000
 KILL_BOUND = 30.0
 
