@@ -98,7 +98,8 @@ def run(argv: Sequence[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        return _complain(error.format_message(), ExitCode.USAGE)
+        remedy = "" if ";" in error.format_message() else "; see elastic-run --help"
+        return _complain(f"{error.format_message().rstrip('.')}{remedy}", ExitCode.USAGE)
     except click.exceptions.Abort:
         return 130
     except ElasticRunError as error:

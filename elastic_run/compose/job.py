@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -22,7 +23,7 @@ from elastic_run.core.agent import Agent
 from elastic_run.core.commands import Exit, Spawn
 from elastic_run.core.events import Event, QuitRequested
 from elastic_run.core.vocabulary import Origin, Rank, Site, signal_name
-from elastic_run.errors import ConfigError, ElasticRunError, ExitCode
+from elastic_run.errors import ConfigError, ElasticRunError, ExitCode, PlatformError
 from elastic_run.observe.journal import Journal
 from elastic_run.observe.watch import Watch
 from elastic_run.observe.words import size
@@ -52,6 +53,7 @@ DISK_WAIT = 5.0
 CONSOLE_WAIT = 5.0
 """For a console that takes nothing, at the end."""
 GUARD_WAIT = 1.0
+SCARCE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 PRELOAD = ("torch", "torch.distributed")
 COMPILER = ("torch._dynamo",)
 """What the first DistributedDataParallel and the first optimizer import: 0.8 s."""
@@ -67,7 +69,11 @@ def run_job(plan: Plan) -> NoReturn:
     """
     open_standard_streams()
     orphans.become_subreaper()
-    os._exit(_Job(plan).run())
+    try:
+        code = _Job(plan).run()
+    except (OSError, RuntimeError) as error:  # too few descriptors, processes or threads
+        raise PlatformError(f"the launcher cannot start: {error}; raise the limits (ulimit -n, ulimit -u)") from error
+    os._exit(code)
 
 
 class _Job:
@@ -237,6 +243,13 @@ class _Job:
         """Run the loop; a bug of ours ends the job with the story, and the guard stops what still runs."""
         try:
             return loop.run()
+        except PlatformError as error:
+            return Exit(error.exit_code, Origin.LAUNCHER, str(error))
+        except OSError as error:
+            if error.errno not in SCARCE:
+                raise
+            because = f"the launcher cannot go on: {error}; raise the limits (ulimit -n, ulimit -u)"
+            return Exit(ExitCode.UNAVAILABLE, Origin.LAUNCHER, because)
         except ElasticRunError as error:
             because, code = str(error), error.exit_code
         except Exception:  # whatever it is, it must be told with the story, and must not leave workers behind
@@ -245,13 +258,16 @@ class _Job:
         return Exit(code, Origin.LAUNCHER, because.strip().splitlines()[-1])
 
     def _close(self, left: Exit, watch: Watch, processes: Processes) -> int:
-        code = min(left.code, 1) if self.plan.plain_exit_code and left.origin is Origin.WORKERS else left.code
+        plain = self.plan.plain_exit_code and left.origin is not Origin.LAUNCHER
+        code = min(left.code, 1) if plain else left.code
         self.services.close()
         if processes.warm is not None:
             processes.warm.close()
         unread = self._drain()
         lost = {f"{reader} bytes": self.logs.lost(reader) + left for reader, left in unread.items()}
         lost["records"] = self.writer.lost_records
+        if self.places.run is not None:
+            self.writer.call(self.places.run.give_room)
         watch.close(left, code, lost)
         self._say_what_was_lost(lost)
         says_more = code != ExitCode.OK and f"exit code {code}" not in left.because

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -16,6 +17,8 @@ from elastic_run.plan.plan import Plan
 from elastic_run.rendezvous.environment import SCRATCH
 from elastic_run.supervisor.writer import Writer
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""A full disk costs records, never the job."""
 DISK_WAIT = 5.0
 """Seconds for the file system of the run directory to answer."""
 
@@ -40,6 +43,7 @@ def take_places(plan: Plan, job: str, writer: Writer, say: Callable[[str], None]
         if run.instead_of:
             say(f"{run.instead_of}; records go to {run.path}")
         writer.call(lambda: rundir.index(run.path, os.environ))
+        writer.call(run.reserve)
     return Places(_scratch(job), run, plan.run_id or name)
 
 
@@ -58,8 +62,8 @@ def _take_run(plan: Plan, name: str, returns: bool, writer: Writer, say: Callabl
     writer.call(work)
     if not done.wait(DISK_WAIT):
         say(f"the log directory does not answer within {DISK_WAIT:g} s; going on without records")
-    if failed and plan.log_dir is not None:
-        reason = f"{failed[0].filename}: {failed[0].strerror}"
+    if failed and plan.log_dir is not None and failed[0].errno not in FULL:
+        reason = ": ".join(filter(None, [failed[0].filename, failed[0].strerror]))
         raise ConfigError(f"--log-dir {plan.log_dir}: cannot be written ({reason}); choose another")
     if failed:
         say(f"no run directory ({failed[0].strerror}); going on without records")

@@ -39,7 +39,7 @@ class Streams:
             return None
         path = self._file(rank, local_rank, name, restarts) if choice.copy else None
         readers = [*([writer.READER] if path else []), *([terminal.READER] if choice.show else [])]
-        return Treatment(tuple(readers), path, choice.prefix, tuple(text.encode() for text in choice.filters))
+        return Treatment(tuple(readers), path, choice.prefix, tuple(map(os.fsencode, choice.filters)))
 
     def logs_of(self, rank: Rank, restarts: int) -> str | None:
         """Where a person finds the rank's output; None: it was not kept."""
@@ -54,13 +54,13 @@ class Streams:
             self.writer.replace(self.run.rank(attempt, rank) / "error.json", said)
 
     def _choice(self, rank: Rank, local_rank: int, name: str) -> Choice | None:
-        wanted = self.plan.prefix == "always" or (self.plan.prefix == "auto" and self.plan.workers > 1)
-        prefixed = wanted and (self.plan.prefix == "always" or self.on_terminal[name])
+        auto = self.plan.prefix == "auto" and self.plan.workers > 1 and self.on_terminal[name]
+        prefixed = self.plan.prefix == "always" or auto
         place = Place(rank, local_rank, self.plan.role, self.host, self.plan.workers == 1)
         if self.placed is None:
-            return self.plan.output.choose(place, name, prefixed)
-        redirected = bool(self.placed[f"{name}s"].get(str(local_rank)))
-        return self.plan.output.placed(place, redirected, bool(self.placed[f"tee_{name}s"].get(str(local_rank))))
+            return self.plan.output.choose(place, name, prefixed, self.on_terminal[name])
+        redirected, tee = (bool(self.placed[kind].get(str(local_rank))) for kind in (f"{name}s", f"tee_{name}s"))
+        return self.plan.output.placed(place, redirected, tee, self.on_terminal[name])
 
     def _file(self, rank: Rank, local_rank: int, name: str, restarts: int) -> Path | None:
         if self.placed is not None:

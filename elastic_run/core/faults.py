@@ -34,9 +34,9 @@ def classify(
     kind = FaultKind.KILLED if status.signal is not None else FaultKind.CRASHED
     because = status.describe()
     if stopped:
-        failing = FAILING in exited.tail and not _peer_gone(exited)
+        failing = (FAILING in exited.tail or exited.error is not None) and not _peer_gone(exited)
         blame = Blame.STOPPED_WHILE_FAILING if failing else Blame.STOPPED
-        because += ", failing as it was stopped" if failing else ", stopped by us"
+        because = f"was failing when it was stopped ({because})" if failing else f"{because}, stopped by us"
     elif _oom(exited, oom_before):
         kind, blame = FaultKind.OUT_OF_MEMORY, Blame.CULPRIT
         because += ", by the kernel's out-of-memory killer"
@@ -45,6 +45,7 @@ def classify(
         because += ", lost its connection to a peer"
     else:
         blame = Blame.CULPRIT
+        because += _oom_nearby(exited, oom_before)
     return Fault(exited.rank, node, kind, blame, because, at, status, pid, exited.error, exited.tail)
 
 
@@ -58,9 +59,15 @@ def culprit(faults: Iterable[Fault]) -> Fault:
     return min(faults, key=order)
 
 
+def _oom_nearby(exited: WorkerExited, before: int | None) -> str:
+    """In words, that the kernel ended some other process of the cgroup, such as a child of this rank, for memory."""
+    if exited.oom_kills is not None and before is not None and exited.oom_kills > before:
+        return "; meanwhile the kernel's out-of-memory killer ended a process beside it"
+    return ""
+
+
 def _oom(exited: WorkerExited, before: int | None) -> bool:
-    now = exited.oom_kills
-    return exited.status.signal == SIGKILL and now is not None and before is not None and now > before
+    return exited.status.signal == SIGKILL and bool(_oom_nearby(exited, before))
 
 
 def _peer_gone(exited: WorkerExited) -> bool:

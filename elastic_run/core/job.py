@@ -17,7 +17,7 @@ from elastic_run.core.commands import (
     Severity,
 )
 from elastic_run.core.events import ProgressRead, RendezvousFinished, SignalReceived, StoreLost
-from elastic_run.core.faults import culprit
+from elastic_run.core.incident import OWN_DEATH, Incident
 from elastic_run.core.node import Node
 from elastic_run.core.outbox import Outbox
 from elastic_run.core.phases import PHASE_MOVES, UNBOUNDED, Phase
@@ -41,48 +41,8 @@ from elastic_run.core.vocabulary import (
 )
 from elastic_run.errors import ExitCode
 
-OWN_DEATH = frozenset({Blame.CULPRIT, Blame.VICTIM})
-
-
-@dataclass(slots=True)
-class Incident:
-    """One fault from notice to recovered; what was said about it so far."""
-
-    ordinal: int
-    opened_at: float
-    uptime: float
-    faults: list[Fault]
-    announced: Fault
-    """The one people were told of at once; another may turn out to be the culprit."""
-    uuid: str = ""
-    stop_told: bool = False
-    global_told: bool = False
-    choice: Strategy | None = None
-    verdict: Verdict | None = None
-    offer: Offer | None = None
-    progress_by: float | None = None
-    """Until when the progress file is waited for; None once it is known or needs no look."""
-    progress_seq: int = 0
-
-    def add(self, fault: Fault) -> None:
-        """The end of a life that was judged before, because it hung, only brings that one's last words."""
-        for place, known in enumerate(self.faults):
-            if known.kind is FaultKind.HUNG and (known.rank, known.restarts) == (fault.rank, fault.restarts):
-                told = replace(known, error=fault.error, tail=fault.tail)
-                self.announced = told if self.announced is known else self.announced
-                self.faults[place] = told
-                return
-        self.faults.append(fault)
-
-    @property
-    def culprit(self) -> Fault:
-        """Of the newest start: a failure of the recovery is not the failure that it was to recover from."""
-        newest = max(fault.restarts for fault in self.faults if fault.blame in OWN_DEATH)
-        return culprit(fault for fault in self.faults if fault.restarts == newest)
-
-    @property
-    def dead(self) -> tuple[int, ...]:
-        return tuple(sorted({f.rank for f in self.faults if f.blame in OWN_DEATH}))
+MOST_TOLD = 2
+"""Workers whose failure to stop well is told at length."""
 
 
 @dataclass(slots=True)
@@ -93,6 +53,8 @@ class Ending:
     origin: Origin
     code: int | None
     signum: int = SIGTERM
+    unsaved: int = 0
+    """Workers that ended neither well nor by the signal."""
 
 
 @dataclass(slots=True)
@@ -133,10 +95,14 @@ class Job:
         if fault is None:
             return
         own = fault.blame in OWN_DEATH
-        if self.phase in (Phase.STARTING, Phase.TRAINING):
+        if self.ending is not None and self.ending.origin is Origin.SIGNAL:
+            self._not_saved(fault)
+        elif self.phase in (Phase.STARTING, Phase.TRAINING):
             self._open(fault, at)
         elif self.incident is not None and self.phase not in (Phase.LEAVING, Phase.DONE):
             self.incident.add(fault)
+            if fault.blame is Blame.CULPRIT:
+                self.incident.culprit_by = None
             if self.phase is Phase.RECOVERING and own:
                 self._fault_while_recovering(fault, at)
             elif self.phase is Phase.REPORTED and own:
@@ -232,9 +198,7 @@ class Job:
                     if self.node.succeeded:
                         self.leave("", Origin.WORKERS, ExitCode.OK, at)
                 case Phase.REPORTED:
-                    if self.incident and self.incident.stop_told:
-                        self._enter(Phase.STOPPING, at, self._stop_bound())
-                        self.node.stop(SIGTERM, at)
+                    self._settle_reported(at)
                 case Phase.STOPPING:
                     self._settle_stopping(at)
                 case Phase.STOPPED:
@@ -248,7 +212,10 @@ class Job:
                     pass
 
     def deadlines(self) -> list[float]:
-        times = [self.until, self.incident.progress_by if self.incident else None]
+        incident = self.incident
+        times = [self.until]
+        if incident is not None:
+            times += [incident.progress_by, incident.culprit_by if self.phase is Phase.REPORTED else None]
         return [t for t in times if t is not None]
 
     # -- one incident, in the order of its phases
@@ -266,12 +233,23 @@ class Job:
             self.out.append(ReadProgress(self.looks))
         else:
             self.budget.observe(None, uptime)
+        if fault.blame is Blame.VICTIM:
+            self.incident.culprit_by = at + self.policy.culprit_wait
         self._enter(Phase.REPORTED, at, self.policy.signal_wait)
         self.outbox.put("", FaultReported(self.incident.dead))
         own = fault.kind is FaultKind.STORE_LOST
         others = sum(own or worker.rank != fault.rank for worker in self.node.alive)
         tail = f"; stopping the {others} other{'s' if others > 1 else ''}" if others else ""
         self._note(Severity.ERROR, f"{self.name(fault)}: {fault.because}{tail}")
+
+    def _settle_reported(self, at: float) -> None:
+        incident = self.incident
+        assert incident is not None
+        if incident.culprit_by is not None and (at >= incident.culprit_by or not self.node.alive):
+            incident.culprit_by = None
+        if incident.stop_told and incident.culprit_by is None:
+            self._enter(Phase.STOPPING, at, self._stop_bound())
+            self.node.stop(SIGTERM, at)
 
     def _settle_stopping(self, at: float) -> None:
         assert self.incident is not None
@@ -375,7 +353,7 @@ class Job:
         fault, verdict = incident.culprit, incident.verdict
         assert verdict is not None
         loop = verdict.crash_loop
-        code = ExitCode.DO_NOT_REQUEUE if loop else fault.status.shell_code
+        code = ExitCode.DO_NOT_REQUEUE if loop else fault.code
         self._explain("")
         self.leave(
             f"{verdict.because}: {self.name(fault)}: {fault.because}",
@@ -396,6 +374,16 @@ class Job:
         self.node.sweep(at, gently=True)
         if self.node.swept or not self.node.workers:
             self._exit(*self._final(self.ending, at))
+
+    def _not_saved(self, fault: Fault) -> None:
+        """Told to stop, a worker ended in another way than by the signal: what it was to save may be lost."""
+        assert self.ending is not None
+        ran = fault.kind is not FaultKind.NOT_STARTED
+        if self.quits == 1 and ran and fault.status.signal != self.ending.signum:
+            self.ending.unsaved += 1
+            if self.ending.unsaved <= MOST_TOLD:
+                self._note(Severity.ERROR, f"{self.name(fault)}: {fault.status.describe()} as it was to stop")
+                self.out.append(Explain(fault, fault.restarts, "", announced=True))
 
     def _final(self, ending: Ending, at: float) -> tuple[int, Origin, str]:
         if ending.code is None:

@@ -23,6 +23,8 @@ class Policy:
     """From asking a worker to stop to SIGKILL."""
     kill_grace: float = 30.0
     """From SIGKILL to the verdict that the process cannot be killed (exit code 71)."""
+    culprit_wait: float = 2.0
+    """After a rank that only lost its peer: for the peer to end in its own way, before all are stopped."""
     start_wait: float = 60.0
     """For a rendezvous and the start of all workers."""
     signal_wait: float = 60.0

@@ -87,6 +87,12 @@ class Fault:
     restarts: int = 0
     """Of the group, before the start of the life that ended."""
 
+    @property
+    def code(self) -> int:
+        """What a job that ends with this fault exits with; our own signal says nothing about the failure."""
+        ours = self.blame is Blame.STOPPED_WHILE_FAILING and self.status.signal is not None
+        return 1 if ours else self.status.shell_code
+
 
 class Strategy(Enum):
     """What can be done about an incident. Wire spellings live at the wire."""

@@ -15,6 +15,10 @@ from pathlib import Path
 DEFAULT = "elastic-run-logs"
 OWNER = "owner.json"
 NAMES_TRIED = 1000
+LONGEST_NAME = 100
+RESERVE = "reserve"
+RESERVED = 64 << 10
+"""Bytes kept free for the last state and the summary, should the disk fill up meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,18 @@ class RunDirectory:
         """Rename events.jsonl to the next free events.<n>.jsonl."""
         numbers = [int(p.name[7:-6]) for p in self.path.glob("events.*.jsonl") if p.name[7:-6].isdigit()]
         self.events.rename(self.path / f"events.{max(numbers, default=-1) + 1}.jsonl")
+
+    def reserve(self) -> None:
+        """Set room aside for the last records."""
+        fd = os.open(self.path / RESERVE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, RESERVED)
+        finally:
+            os.close(fd)
+
+    def give_room(self) -> None:
+        """The last records are about to be written."""
+        (self.path / RESERVE).unlink(missing_ok=True)
 
     @property
     def state(self) -> Path:
@@ -82,7 +98,16 @@ def _take(base: Path, name: str, returns: bool, node: int, why: str) -> RunDirec
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         job.mkdir(mode=0o700, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
-        if _own(path, returns):
+        try:
+            owned = _own(path, returns)
+        except OSError:
+            for made in (path, job, base):
+                try:
+                    made.rmdir()  # only what is empty
+                except OSError:
+                    break
+            raise
+        if owned:
             attempts = [int(p.name.removeprefix("attempt_")) for p in path.glob("attempt_*") if p.name[8:].isdigit()]
             return RunDirectory(path, max(attempts, default=-1) + 1, why)
     raise OSError(17, f"{NAMES_TRIED} live runs named {name} already", str(base))
@@ -112,8 +137,12 @@ def _own_alone(path: Path, returns: bool) -> bool:
                 return False
             owner.unlink(missing_ok=True)
             continue
-        with os.fdopen(fd, "w") as file:
-            json.dump(me, file)
+        try:
+            with os.fdopen(fd, "w") as file:
+                json.dump(me, file)
+        except OSError:
+            owner.unlink()
+            raise
         return True
     return False
 
@@ -139,6 +168,13 @@ def started(pid: int) -> int | None:
 
 def index(run: Path, environ: Mapping[str, str]) -> None:
     """Name this run among the host's: a link under $XDG_STATE_HOME/elastic-run/runs; links to nothing are removed."""
+    try:
+        _index(run, environ)
+    except OSError:
+        pass  # a convenience; who has no writable home does without it
+
+
+def _index(run: Path, environ: Mapping[str, str]) -> None:
     home = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME", "/nonexistent"), ".local/state")
     runs = Path(home) / "elastic-run" / "runs"
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -152,4 +188,4 @@ def index(run: Path, environ: Mapping[str, str]) -> None:
 
 def _safe(name: str) -> str:
     """A name that is one path component."""
-    return re.sub(r"[^A-Za-z0-9._+-]", "_", name).lstrip(".") or "job"
+    return re.sub(r"[^A-Za-z0-9._+-]", "_", name).lstrip(".")[:LONGEST_NAME] or "job"

@@ -24,10 +24,14 @@ def command(
     Raises:
         ConfigError: there is no such script, module or program; names what was looked for.
     """
+    if not no_python and shutil.which(interpreter) is None:
+        raise ConfigError(f"the variable PYTHON_EXEC={interpreter}: there is no such program; name an interpreter")
     if module and no_python:
         raise ConfigError("--module and --no-python exclude each other: a module needs Python; drop one of them")
     if no_python and not run_path:
         found = shutil.which(target)
+        if found is None and os.path.isfile(target) and os.sep in target:
+            raise ConfigError(f"--no-python: {target!r} is not executable; chmod +x it")
         if found is None:
             raise ConfigError(f"--no-python: {target!r} is no program on PATH; give its path, as in ./{target}")
         return (found, *args)
@@ -44,6 +48,8 @@ def command(
 
 def _check_script(script: str) -> None:
     path = Path(script)
+    if not script:
+        raise ConfigError("the script's name is empty; a variable may not be set")
     if path.is_dir():
         if not (path / "__main__.py").is_file():
             raise ConfigError(f"script {script!r} is a directory without __main__.py; name the file to run")

@@ -264,7 +264,7 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
         prefix=given["prefix"],
         numa_binding=given["numa_binding"],
         virtual_local_rank=given["virtual_local_rank"],
-        summary_file=given["summary_file"],
+        summary_file=_summary_file(given["summary_file"]),
         interpreter=interpreter,
         threads=_threads(workers, environ),
         plugins=plugins(given),
@@ -287,6 +287,14 @@ def _threads(workers: int, environ: Mapping[str, str]) -> int | None:
     if workers == 1 or "OMP_NUM_THREADS" in environ:
         return None
     return max(1, len(os.sched_getaffinity(0)) // workers)
+
+
+def _summary_file(path: str | None) -> str | None:
+    if path is not None and os.path.isdir(path):
+        raise ConfigError(f"--summary-file {path} is a directory; name a file in it")
+    if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise ConfigError(f"--summary-file {path}: there is no such directory; make it first")
+    return path
 
 
 def _requeues(on_stop: str, environ: Mapping[str, str]) -> bool:

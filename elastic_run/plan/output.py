@@ -49,25 +49,27 @@ class Output:
     max_size: int | None = None
     """Bytes after which a rank's log file is put aside as <name>.1, replacing an earlier one."""
 
-    def choose(self, place: Place, name: str, prefixed: bool) -> Choice | None:
-        """None: the worker has the launcher's own stream. `prefixed`: so are lines that are not tee'd."""
+    def choose(self, place: Place, name: str, prefixed: bool, terminal: bool) -> Choice | None:
+        """None: the worker has the launcher's own stream, a `terminal`. `prefixed`: so are lines that are not tee'd."""
         tee, redirected = (name in chosen.get(place.local_rank, ()) for chosen in (self.tee, self.redirects))
         shown = self.local_ranks is None or place.local_rank in self.local_ranks
         shown = shown and (self.ranks is None or place.rank in self.ranks)
-        if place.alone and shown and not (tee or redirected):
-            return None
+        if place.alone and terminal and shown and not (tee or redirected or prefixed):
+            return None  # so that progress bars, colours and prompts are what they are without us
         prefix = self._prefix(place) if tee or prefixed else b""
         return Choice(True, shown and (tee or not redirected), prefix, dict(self.filters).get(name, ()) if tee else ())
 
-    def placed(self, place: Place, redirected: bool, tee: bool) -> Choice | None:
+    def placed(self, place: Place, redirected: bool, tee: bool, terminal: bool) -> Choice | None:
         """The same for a stream whose file a plug-in of torchrun has chosen."""
-        if place.alone and not (redirected or tee):
+        if place.alone and terminal and not (redirected or tee):
             return None
         return Choice(redirected or tee, tee or not redirected, self._prefix(place) if tee else b"")
 
     def _prefix(self, place: Place) -> bytes:
         given = {"role_name": place.role, "local_rank": place.local_rank, "rank": place.rank, "hostname": place.host}
-        return Template(self.template or "[${role_name}${local_rank}]:").substitute(given).encode()
+        return (
+            Template(self.template or "[${role_name}${local_rank}]:").substitute(given).encode(errors="surrogateescape")
+        )
 
 
 def mapping(flag: str, text: str, workers: int) -> dict[int, frozenset[str]]:
@@ -134,5 +136,7 @@ def checked_template(flag: str, text: str) -> str:
         Template(text).substitute(dict.fromkeys(TEMPLATE_NAMES, ""))
     except (KeyError, ValueError) as error:
         names = " ".join("${" + name + "}" for name in TEMPLATE_NAMES)
-        raise ConfigError(f"{flag} {text!r}: {error} is unknown; these may be used: {names}") from error
+        raise ConfigError(
+            f"{flag} {text!r}: only these names may be used, and $$ for a dollar sign: {names}"
+        ) from error
     return text

@@ -27,18 +27,19 @@ def fork_adopted(count: int, child: Callable[[int], NoReturn]) -> list[int]:
     read, write = os.pipe()
     middle = os.fork()
     if middle == 0:
-        for number in range(count):
-            if os.fork() == 0:
-                try:
+        code = 127
+        try:
+            for number in range(count):
+                if os.fork() == 0:
                     os.close(read)
                     os.write(write, b"%d %d\n" % (number, os.getpid()))
                     os.close(write)
                     child(number)
-                except BaseException:
-                    traceback.print_exc()
-                finally:
-                    os._exit(127)  # whatever happens, it never goes on as its parent
-        os._exit(0)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)  # whatever happens, neither it nor a child goes on as its parent
     os.close(write)
     os.waitpid(middle, 0)
     said = b""

@@ -88,8 +88,11 @@ class Guard:
 
     def spawn(self, request: dict[str, Any], fds: list[int]) -> tuple[int, str]:
         """Pid, or 0 and why not; exec closes the pipe on which an error would come."""
-        read, write = os.pipe()
-        (pid,) = forked.fork_adopted(1, lambda _: self.become(request, fds, write))
+        try:
+            read, write = os.pipe()
+            (pid,) = forked.fork_adopted(1, lambda _: self.become(request, fds, write))
+        except OSError as scarce:
+            return 0, f"{scarce.strerror}; raise the limits (ulimit -n, ulimit -u)"
         os.close(write)
         error = b""
         poll = select.poll()

@@ -51,6 +51,8 @@ class Stream:
     cut: int = 0
     ended: bool = False
     """Nothing more will be written."""
+    quiet: bool = False
+    """The worker has ended: a line without its end is not waited for."""
     begun: bytes = b""
     """The line without its end that the filters saw last."""
 
@@ -128,10 +130,13 @@ class Logs:
             return list(self._streams)
 
     def tail(self, rank: Rank, incarnation: int) -> str:
-        """The end of that worker's stderr, at most TAIL bytes."""
+        """The end of the stderr, at most TAIL bytes, of a worker that has ended."""
         with self._lock:
-            for stream in self._streams:
-                if (stream.rank, stream.incarnation, stream.name) == (rank, incarnation, "stderr"):
+            of_it = [stream for stream in self._streams if (stream.rank, stream.incarnation) == (rank, incarnation)]
+            for stream in of_it:
+                stream.quiet = True
+            for stream in of_it:
+                if stream.name == "stderr":
                     stream.measure()
                     start = max(0, stream.size - TAIL)
                     return os.pread(stream.file.fileno(), TAIL, start).decode(errors="replace")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 MARK = "ELASTIC_RUN_JOB"
 _MARK_PREFIX = MARK.encode() + b"="
+MOST_LOOKS = 8
 END_WAIT = 1.0
 """Seconds for the kernel to let go of a killed process."""
 _PR_SET_PDEATHSIG = 1
@@ -70,10 +71,19 @@ def is_marked(pid: int, job: str) -> bool:
 def ours(job: str, leaders: Mapping[int, int] | None = None) -> list[int]:
     """Pids of living processes of the job, in no order; `leaders`: pids and start times of our sessions' leaders.
 
-    Only this user's processes are looked at. A zombie has no environment and does not count.
+    Only this user's processes are looked at. A zombie has no environment and does not count. Where a process ended
+    while /proc was read, it may have left a child behind that was not listed yet, so that is looked for again.
     """
+    for _ in range(MOST_LOOKS):
+        found, vanished = _look(job, leaders)
+        if found or not vanished:
+            break
+    return found
+
+
+def _look(job: str, leaders: Mapping[int, int] | None) -> tuple[list[int], bool]:
     uid, me = os.getuid(), os.getpid()
-    found = []
+    found, vanished = [], False
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == me:
             continue
@@ -82,10 +92,13 @@ def ours(job: str, leaders: Mapping[int, int] | None = None) -> list[int]:
             if os.stat(f"/proc/{pid}").st_uid != uid:
                 continue
         except FileNotFoundError:
+            vanished = True
             continue
         if is_marked(pid, job) or (leaders and _lives_in(pid, leaders)):
             found.append(pid)
-    return found
+        elif stat_of(pid) is None:
+            vanished = True
+    return found, vanished
 
 
 def _lives_in(pid: int, leaders: Mapping[int, int]) -> bool:

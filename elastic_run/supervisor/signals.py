@@ -8,11 +8,14 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable
 from types import FrameType
 
 from elastic_run.core.events import Event, QuitRequested
 
+ONE_ACT = 0.2
+"""Seconds within which the same signal twice is one request."""
 DEFAULT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
@@ -32,6 +35,7 @@ class Signals:
         wanted = {s for s in DEFAULT if signal.getsignal(s) is not signal.SIG_IGN} | set(extra)
         self._on_suspend = on_suspend
         self._quit = frozenset(wanted)
+        self._seen: dict[int, float] = {}
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self._before: dict[int, Handler] = {}
@@ -52,7 +56,13 @@ class Signals:
             return []
         if signal.SIGTSTP in numbers:
             self._on_suspend()
-        return [QuitRequested(signum) for signum in numbers if signum in self._quit]
+        return [QuitRequested(signum) for signum in numbers if signum in self._quit and not self._is_echo(signum)]
+
+    def _is_echo(self, signum: int) -> bool:
+        """A shell and the kernel both tell of a terminal that is gone; a wrapper passes on what the whole group got."""
+        now, before = time.monotonic(), self._seen.get(signum)
+        self._seen[signum] = now
+        return before is not None and (signum == signal.SIGHUP or now - before < ONE_ACT)
 
     def restore(self) -> None:
         faulthandler.unregister(signal.SIGQUIT)

@@ -31,10 +31,14 @@ class Terminal:
         self._whole_lines = whole_lines
         self._fds = {"stdout": 1, "stderr": 2}
         self._closed: set[str] = set()
+        self._one_place = os.path.sameopenfile(1, 2)
+        """Both streams go to the same file, pipe or terminal."""
         self._ours: deque[str] = deque()
         self._logs: Logs | None = None
-        self._unfinished: tuple[Stream, str] | None = None
+        self._unfinished: Stream | None = None
         """Whose line stands without its end on the console."""
+        self._rewinds = False
+        """That line ended with a carriage return: what follows begins anew."""
         self._since: dict[int, float] = {}
         self._wake = threading.Event()
         self._closing = False
@@ -82,7 +86,7 @@ class Terminal:
             partial = self._show_workers(closing)
             if ours:
                 text = "".join(f"elastic-run: {line}\n" for entry in ours for line in entry.splitlines())
-                if not self._write("stderr", self._line_break() + text.encode(errors="replace")):
+                if not self._write("stderr", self._line_break("stderr") + text.encode(errors="replace")):
                     self.lost_lines += count
                 for _ in range(count):
                     self._ours.popleft()
@@ -116,9 +120,9 @@ class Terminal:
         if len(data) >= CHUNK:  # a very long line: look further for its end
             _, data = stream.read(READER, LONGEST_LINE)
             end = data.find(b"\n") + 1
-            closing = closing or stream.ended
+            closing = closing or stream.ended or stream.quiet
             return data[:end] if end else data if len(data) >= LONGEST_LINE or closing else b""
-        if closing or stream.ended:
+        if closing or stream.ended or stream.quiet:
             return data
         since = self._since.setdefault(key, time.monotonic())
         if self._whole_lines[stream.name] or time.monotonic() - since < PARTIAL_AFTER:
@@ -127,18 +131,23 @@ class Terminal:
 
     def _framed(self, stream: Stream, data: bytes) -> bytes:
         """With prefixes at line starts, and a line break where another stream's line stands unfinished."""
-        goes_on = self._unfinished is not None and self._unfinished[0] is stream
-        start = b"" if goes_on else self._line_break()
-        self._unfinished = None if data.endswith((b"\n", b"\r")) else (stream, stream.name)
+        goes_on = self._unfinished is stream and not self._rewinds
+        start = b"" if self._unfinished is stream else self._line_break(stream.name)
+        self._rewinds = data.endswith(b"\r")
+        ended = data.endswith(b"\n") or (self._rewinds and not self._whole_lines[stream.name])
+        self._unfinished = None if ended else stream
         prefix = stream.prefix
         if not prefix:
             return start + data
         body = data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]
         return start + (b"" if goes_on else prefix) + body
 
-    def _line_break(self) -> bytes:
-        broken, self._unfinished = self._unfinished, None
-        return b"\n" if broken and not self._whole_lines[broken[1]] else b""
+    def _line_break(self, name: str) -> bytes:
+        """Ends the line that stands unfinished where the stream of that name goes."""
+        if self._unfinished is None or not (self._one_place or self._unfinished.name == name):
+            return b""
+        self._unfinished = None
+        return b"\n"
 
     def _write(self, name: str, data: bytes) -> bool:
         """All of `data`, or False once the console is closed."""

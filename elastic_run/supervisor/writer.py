@@ -123,9 +123,18 @@ class Writer:
         self._torn.discard(path)
 
     def _replace(self, path: Path, data: bytes) -> None:
+        """A link, a pipe or a device is written through: it must stay what it is."""
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            with open(path, "wb", buffering=0) as file:
+                file.write(data)
+            return
         new = path.with_name(path.name + ".new")
         new.unlink(missing_ok=True)
-        self._append(new, data)
+        try:
+            self._append(new, data)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
         os.replace(new, path)
 
     def _copy_logs(self) -> None:

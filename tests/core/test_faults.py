@@ -57,7 +57,11 @@ def test_whom_we_stopped_is_not_blamed_unless_it_was_failing_already() -> None:
     assert judge(ExitStatus(signal=15), stopped=True, tail=OWN + GONE).blame is Blame.STOPPED
     assert judge(ExitStatus(signal=15), stopped=True).because == "SIGTERM, stopped by us"
     failing = judge(ExitStatus(signal=15), stopped=True, tail=OWN)
-    assert failing.because == "SIGTERM, failing as it was stopped"
+    assert failing.because == "was failing when it was stopped (SIGTERM)"
+    assert failing.code == 1  # our own SIGTERM is no reason to call the job preempted
+    assert judge(ExitStatus(code=7), stopped=True, tail=OWN).code == 7
+    said = judge(ExitStatus(signal=15), stopped=True, error=WorkerError("own"))
+    assert said.blame is Blame.STOPPED_WHILE_FAILING
 
 
 def test_the_first_death_of_its_own_doing_is_the_cause() -> None:

@@ -742,3 +742,49 @@ def test_a_store_that_is_lost_again_and_again_ends_the_job() -> None:
     bench.chosen(Strategy.EXIT)
     assert bench.job.ending.code == 69
     assert bench.job.ending.origin is Origin.LAUNCHER
+
+
+def test_who_cannot_stop_well_is_told_but_not_without_end() -> None:
+    bench = Bench(ranks=5).train()
+    bench.give(QuitRequested(15))
+    bench.exit(0, TERM)
+    bench.exit(1, OK)
+    assert bench.exit(2, ExitStatus(code=3), tail="no space") == [
+        Note(Severity.ERROR, "rank 2 on host (pid 12): exit code 3 as it was to stop"),
+        Like(Explain, decision="", announced=True),
+    ]
+    assert len(bench.exit(3, ExitStatus(code=3))) == 2
+    assert bench.exit(4, ExitStatus(code=3))[:1] == [Like(Sweep)]
+
+
+def test_who_never_ran_had_nothing_to_save() -> None:
+    bench = Bench(ranks=2)
+    bench.meet()
+    bench.give(QuitRequested(15))
+    assert bench.give(SpawnFailed(0, 1, "no memory")) == []
+
+
+def test_who_is_killed_by_a_second_signal_was_not_to_save() -> None:
+    bench = Bench(ranks=2).train()
+    bench.give(QuitRequested(15))
+    bench.give(QuitRequested(15))
+    assert bench.exit(0, ExitStatus(signal=SIGKILL)) == []
+
+
+def test_the_culprit_is_waited_for_where_only_a_victim_has_ended() -> None:
+    bench = Bench(ranks=2).train()
+    bench.exit(0, ExitStatus(code=1), tail="Connection closed by peer")
+    bench.answer()
+    assert bench.stop_told() == []
+    assert bench.agent.deadline() == bench.at + 2.0
+    bench.exit(1, ExitStatus(code=42), after=0.5)
+    assert bench.phase is Phase.STOPPING
+    assert bench.job.incident.culprit.status.code == 42
+
+
+def test_it_is_not_waited_for_longer_than_that() -> None:
+    bench = Bench(ranks=2).train()
+    bench.exit(0, ExitStatus(code=1), tail="Connection closed by peer")
+    bench.answer()
+    bench.stop_told()
+    assert bench.wake()[-1] == Like(Kill, rank=1, signum=15)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, is_dataclass
+from dataclasses import FrozenInstanceError, is_dataclass, replace
 from signal import SIGRTMIN
 
 import pytest
 
 from elastic_run.core import vocabulary
-from elastic_run.core.vocabulary import Blame, ExitStatus, StopCompleted, signal_name
+from elastic_run.core.vocabulary import Blame, ExitStatus, Fault, FaultKind, StopCompleted, signal_name
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,10 @@ def test_nobody_changes_a_noun_on_its_way() -> None:
         ExitStatus(code=0).code = 1  # type: ignore[misc]
     nouns = [v for v in vars(vocabulary).values() if isinstance(v, type) and is_dataclass(v)]
     assert all(noun.__dataclass_params__.frozen for noun in nouns)  # type: ignore[attr-defined]
+
+
+def test_our_own_signal_is_no_exit_code_of_a_failure() -> None:
+    fault = Fault(0, 0, FaultKind.KILLED, Blame.STOPPED_WHILE_FAILING, "x", 1.0, ExitStatus(signal=15))
+    assert fault.code == 1
+    assert replace(fault, status=ExitStatus(code=7)).code == 7
+    assert replace(fault, blame=Blame.CULPRIT).code == 143

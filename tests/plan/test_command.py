@@ -46,7 +46,9 @@ def test_a_program_is_found_on_the_path() -> None:
 
 
 def test_python_exec_is_another_interpreter_with_other_modules() -> None:
-    assert argv("anything", module=True, python="/opt/py")[:3] == ("/opt/py", "-u", "-m")
+    assert argv("anything", module=True, python="/bin/sh")[:3] == ("/bin/sh", "-u", "-m")
+    with pytest.raises(ConfigError, match="PYTHON_EXEC=/no/py: there is no such program"):
+        argv("anything", module=True, python="/no/py")
 
 
 @pytest.mark.parametrize(

@@ -32,30 +32,32 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_tee_goes_to_file_and_console_with_torchruns_prefix() -> None:
-    assert output(tee="0:1").choose(place(), "stdout", False) == Choice(True, True, b"[default0]:")
+    assert output(tee="0:1").choose(place(), "stdout", False, True) == Choice(True, True, b"[default0]:")
 
 
 def test_redirected_output_is_not_shown_and_tee_beats_it() -> None:
-    assert output(redirects="3").choose(place(), "stdout", True) == Choice(True, False, b"[default0]:")
-    assert output(redirects="3", tee="3").choose(place(), "stdout", False) == Choice(True, True, b"[default0]:")
+    assert output(redirects="3").choose(place(), "stdout", True, True) == Choice(True, False, b"[default0]:")
+    assert output(redirects="3", tee="3").choose(place(), "stdout", False, True) == Choice(True, True, b"[default0]:")
 
 
 def test_a_lone_rank_keeps_the_launchers_streams_unless_asked() -> None:
-    assert output().choose(place(alone=True), "stdout", False) is None
-    assert output(tee="1").choose(place(alone=True), "stderr", False) is None
-    assert output(tee="1").choose(place(alone=True), "stdout", False) is not None
+    assert output().choose(place(alone=True), "stdout", False, True) is None
+    assert output(tee="1").choose(place(alone=True), "stderr", False, True) is None
+    assert output(tee="1").choose(place(alone=True), "stdout", False, True) is not None
+    assert output().choose(place(alone=True), "stdout", False, False) == Choice(True, True)  # a pipe may be closed
+    assert output().choose(place(alone=True), "stdout", True, True) == Choice(True, True, b"[default0]:")
 
 
 def test_filters_by_local_and_by_global_rank_only_hide() -> None:
     for hidden in (output(local_ranks=frozenset({1})), output(ranks=frozenset({0}))):
-        assert hidden.choose(place(alone=True), "stdout", False) == Choice(True, False)
-    shown = output(local_ranks=frozenset({0}), ranks=frozenset({4})).choose(place(), "stdout", False)
+        assert hidden.choose(place(alone=True), "stdout", False, True) == Choice(True, False)
+    shown = output(local_ranks=frozenset({0}), ranks=frozenset({4})).choose(place(), "stdout", False, True)
     assert shown == Choice(True, True)
 
 
 def test_the_prefix_follows_the_template() -> None:
     choice = output(tee="3", template="${hostname}/${rank}/${local_rank}/${role_name} ").choose(
-        place(), "stdout", False
+        place(), "stdout", False, True
     )
     assert choice is not None
     assert choice.prefix == b"host/4/0/default "
@@ -63,8 +65,8 @@ def test_the_prefix_follows_the_template() -> None:
 
 def test_line_filters_are_for_what_is_teed() -> None:
     both = output(tee="0:1", filters=(("stdout", ("x",)),))
-    choice = both.choose(place(0), "stdout", False)
-    other = both.choose(place(1), "stdout", False)
+    choice = both.choose(place(0), "stdout", False, True)
+    other = both.choose(place(1), "stdout", False, True)
     assert choice is not None
     assert other is not None
     assert (choice.filters, other.filters) == (("x",), ())
@@ -88,5 +90,5 @@ def test_sizes() -> None:
 
 @pytest.mark.parametrize("text", ["${nope}", "$", "${"])
 def test_templates_with_other_names_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="these may be used"):
+    with pytest.raises(ConfigError, match="these names may be used"):
         checked_template("--log-line-prefix-template", text)

@@ -159,10 +159,10 @@ def test_a_job_that_is_suspended_as_a_whole_goes_on_later(run: Run) -> None:
     assert run.wait() == 0
 
 
-def test_the_launcher_ends_by_a_bug_of_its_own(run: Run) -> None:
+def test_the_launcher_ends_for_want_of_descriptors(run: Run) -> None:
     """Too few descriptors leave it helpless in the middle of its start."""
     shell = ("sh", "-c", 'ulimit -n 16; exec "$@"', "sh")
-    assert run.act("ignore:TERM", "setsid:deaf", "daemon", "idle", ranks=8, before=shell).wait() in (70, 126)
+    assert run.act("ignore:TERM", "setsid:deaf", "daemon", "idle", ranks=8, before=shell).wait() in (69, 126)
     run.gone(SOON)
 
 
@@ -287,7 +287,8 @@ stranger.kill(); stranger.wait()
 def test_a_stranger_lives_that_got_the_pid_of_a_worker_that_ended_early(run: Run) -> None:
     script = run.place / "early.sh"
     script.write_text(
-        "if [ $RANK = 0 ]; then echo $$ > $UP/pid; fi; : > $UP/new-$RANK; mv $UP/new-$RANK $UP/$RANK.0\n"
+        # the kernel counts starts in hundredths of a second: nobody can tell two of the same pid in one apart
+        "if [ $RANK = 0 ]; then echo $$ > $UP/pid; sleep 0.05; fi; : > $UP/new-$RANK; mv $UP/new-$RANK $UP/$RANK.0\n"
         "if [ $RANK = 1 ]; then while [ ! -e $UP/go ]; do sleep 0.02; done; fi\n"
     )
     stage = (sys.executable, "-c", STAGE, str(run.signs))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from signal import SIGTERM
 
 import pytest
 
@@ -85,9 +88,60 @@ def test_one_for_every_failure_if_asked_for_torchruns_codes(run: Run, word: str)
 
 
 def test_a_summary_is_written_where_one_is_asked_for(run: Run) -> None:
-    file = run.place / "deep" / "summary.json"
+    file = run.place / "summary.json"
     assert run.act("exit:7", ranks=1, options=("--summary-file", str(file))).wait() == 7
     assert json.loads(file.read_text()) == run.summary
+
+
+def test_a_summary_goes_through_a_link_or_a_pipe_which_stay_what_they_are(new_run: Callable[..., Run]) -> None:
+    run = new_run("link")
+    (run.place / "target").write_text("")
+    (run.place / "link").symlink_to("target")
+    assert run.act("exit:0", options=("--summary-file", str(run.place / "link"))).wait() == 0
+    assert (run.place / "link").is_symlink()
+    assert json.loads((run.place / "target").read_text()) == run.summary
+    run = new_run("pipe")
+    os.mkfifo(run.place / "pipe")
+    reader = os.open(run.place / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert run.act("exit:0", options=("--summary-file", str(run.place / "pipe"))).wait() == 0
+    assert json.loads(os.read(reader, 1 << 16)) == run.summary
+    os.close(reader)
+    assert (run.place / "pipe").is_fifo()
+
+
+def test_a_culprit_that_ends_slowly_is_still_the_one_to_blame(run: Run) -> None:
+    words = ("err:Connection closed by peer@0", "exit:1@0", "work:0.4@1", "exit:42@1")
+    assert run.act(*words).wait() == 42
+    assert "rank 1" in run.said[-1]
+
+
+def test_who_fails_to_save_is_told(run: Run) -> None:
+    run.act("fail@1", "up", "idle").up()
+    run.send(SIGTERM)
+    assert run.wait() == 143
+    assert any("rank 1 on" in line and "exit code 1 as it was to stop" in line for line in run.said)
+    assert any("cannot save" in line for line in run.said)
+
+
+def test_one_rank_goes_on_when_nobody_reads_any_more(run: Run) -> None:
+    read, write = os.pipe()
+    run.act("up", "until:go", "lines:50000", "write:" + str(run.place / "done"), ranks=1, stdout=write)
+    os.close(write)
+    run.up(1)
+    os.close(read)
+    (run.signs / "go").touch()
+    assert run.wait() == 0
+    assert (run.place / "done").exists()
+
+
+def test_a_last_line_without_its_end_does_not_touch_ours(run: Run) -> None:
+    with open(run.place / "both", "wb") as both:
+        assert run.act("open:words", "exit:3@1", stdout=both, stderr=both).wait() == 3
+    lines = (run.place / "both").read_text().splitlines()
+    assert [line for line in lines if "elastic-run" in line] == [
+        line for line in lines if line.startswith("elastic-run: ")
+    ]
+    assert lines.count("words") == 2
 
 
 def test_the_group_restarts_within_the_budget(run: Run) -> None:

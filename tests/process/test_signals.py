@@ -14,7 +14,8 @@ from signal import SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGTSTP, 
 
 import pytest
 
-from tests.process.conftest import BOUND, GRACE, Run, command, state, until, zombies
+from elastic_run.supervisor.signals import ONE_ACT
+from tests.process.conftest import BOUND, GRACE, Run, command, lasts, state, until, zombies
 
 QUICK = 5.0
 """Much less than a grace of 600 s, much more than a busy machine needs."""
@@ -94,9 +95,22 @@ def test_a_second_signal_kills_at_once(run: Run, second: int) -> None:
     run.act("ignore:TERM", "ignore:INT", "setsid:deaf", "up", "idle", options=PATIENT).up()
     run.send(SIGTERM)
     run.fact("Kill", signum=SIGTERM)
+    lasts(2 * ONE_ACT)  # nobody presses a key twice in less
     run.send(second)
     assert run.wait(QUICK) == 143
     run.gone(QUICK)
+
+
+def test_a_hangup_that_comes_twice_lets_the_workers_save(run: Run) -> None:
+    run.act("count:HUP", "up", "until:go", "exit:0", options=PATIENT).up()
+    run.send(SIGHUP)
+    run.fact("QuitRequested", signum=SIGHUP)
+    lasts(2 * ONE_ACT)
+    run.send(SIGHUP)
+    until(lambda: len(run.notes()) == 2, BOUND, "SIGHUP passed on")
+    (run.signs / "go").touch()
+    assert run.wait() == 0
+    assert run.notes() == ["0 SIGHUP", "1 SIGHUP"]
 
 
 def test_a_second_signal_does_not_reach_the_workers(run: Run) -> None:
@@ -114,7 +128,7 @@ def test_a_signal_in_the_middle_of_an_incident_ends_the_job(run: Run) -> None:
     run.fact("Kill", rank=0)
     run.send(SIGTERM)
     run.fact("QuitRequested")
-    run.send(SIGTERM)
+    run.send(SIGINT)
     assert run.wait() == 143
     assert run.summary["restarts"] == 0
 

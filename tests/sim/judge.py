@@ -252,6 +252,9 @@ class Judge:
                     self.rounds.append(order.round)
                 case ReadProgress():
                     self.ledger.looks += 1
+                case Explain() if self.cause == "quit":
+                    told = [p.told and p.status for p in self.world.processes.values() if p.rank == order.fault.rank]
+                    self.claim(order.fault.status in told, "a failure to stop that did not happen")
                 case Explain():
                     names = {(d.rank, d.incarnation - 1) for d in self._culprits()}
                     self.claim((order.fault.rank, order.restarts) in names, f"the culprit is one of {names}")
@@ -290,6 +293,10 @@ class Judge:
                 self._opened(before)
             case Phase.STOPPED:
                 self._quiet()
+            case Phase.STOPPING if self._only_victims() and self.known:
+                patient = self.now >= (self.opened or 0.0) + self.world.setup.policy.culprit_wait - 1e-9
+                self.claim(patient, "the culprit was not waited for")
+                self.stop_at, self.stop_signum = self.now, SIGTERM
             case Phase.STOPPING | Phase.LEAVING if self.stop_at is None:
                 self.stop_at = self.now
                 self.stop_signum = self.quits[0] if self.cause == "quit" else SIGTERM
@@ -319,6 +326,9 @@ class Judge:
 
     def _store_is_to_blame(self) -> bool:
         return any(death.store for death in self._culprits())
+
+    def _only_victims(self) -> bool:
+        return self.stop_at is None and all(death.kind == 2 for death in self.deaths)
 
     def _quiet(self) -> None:
         self.claim(not any(p.alive for p in self.world.processes.values()), "stopped, and a worker lives")
@@ -412,6 +422,10 @@ class Judge:
             self.claim(due is None, "a deadline after Exit")
             return
         self.claim((due is not None) or self.phase in UNBOUNDED, f"no deadline while {self.phase.value}")
+        told = (world.controller.uuid, SignalKind.STOP_TRAIN, None) in self.heard
+        told = told and world.controller.state is State.WAIT_STOP
+        waits = self.phase is Phase.REPORTED and told and not self._only_victims()
+        self.claim(not waits, "the culprit is known, and the others are not asked to stop")
         if self.stop_at is not None:
             self._stopping(self.stop_at)
         if self.phase is Phase.TRAINING:
@@ -445,7 +459,7 @@ class Judge:
         policy, stop = self.world.setup.policy, self._stop_bound()
         frozen = max(self.world.frozen_until - (self.opened or 0.0), 0.0)
         recover = (self.incident_restarts + 1) * (stop + policy.start_wait)
-        return 4 * policy.signal_wait + 3 * stop + recover + SLACK + frozen
+        return 4 * policy.signal_wait + 3 * stop + recover + policy.culprit_wait + SLACK + frozen
 
     # -- the end
 
@@ -487,7 +501,7 @@ class Judge:
         if code == 0:
             self.claim(succeeded, "success without success")
             return
-        codes = {d.status.shell_code for d in self._culprits()}
+        codes = {1 if d.kind == 1 and d.status.signal else d.status.shell_code for d in self._culprits()}
         self.claim(code in codes, f"{code} instead of the culprit's {codes}")
         self.claim(not self.may or self.failed, "gave up although the budget allows a restart")
         self.claim(not self.ledger.crash_loop or code == ExitCode.DO_NOT_REQUEUE, "a crash loop that is not called so")

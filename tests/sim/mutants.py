@@ -73,6 +73,18 @@ MUTANTS = (
         "                self._end(worker, signum, at)",
     ),
     Mutant(
+        "a culprit is not waited for",
+        "core/job.py",
+        "        if incident.stop_told and incident.culprit_by is None:",
+        "        if incident.stop_told:",
+    ),
+    Mutant(
+        "a culprit is waited for although there is one",
+        "core/job.py",
+        "            if fault.blame is Blame.CULPRIT:\n                self.incident.culprit_by = None",
+        "            pass",
+    ),
+    Mutant(
         "a lost store costs a restart",
         "core/job.py",
         "        if incident.culprit.kind is FaultKind.STORE_LOST:",
@@ -286,7 +298,7 @@ MUTANTS = (
     Mutant(
         "the last words of a stopped rank do not count",
         "core/faults.py",
-        "failing = FAILING in exited.tail and not _peer_gone(exited)",
+        "failing = (FAILING in exited.tail or exited.error is not None) and not _peer_gone(exited)",
         "failing = False",
     ),
     Mutant(

@@ -43,6 +43,10 @@ def save(signum: int, frame: object) -> None:
     sys.exit(0)
 
 
+def fail(signum: int, frame: object) -> None:
+    raise OSError("cannot save")
+
+
 def idle() -> None:
     while True:
         time.sleep(100)
@@ -111,6 +115,10 @@ def act(action: str, value: str) -> None:
                 os.write(1, f"{RANK}#{i}#{chr(97 + i) * (1 << 20)}\n".encode())
         case "bytes":
             os.write(1, bytes(range(256)).replace(b"\n", b"").replace(b"\r", b"") + b"\n")
+        case "open":
+            os.write(1, value.encode())
+        case "fail":
+            signal.signal(signal.SIGTERM, fail)
         case "err":
             print(value, file=sys.stderr, flush=True)
         case "work":

@@ -1,0 +1,52 @@
+"""Incident: one fault from notice to recovered; its deaths, whose fault it was, and what was said about it so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from elastic_run.core.budget import Verdict
+from elastic_run.core.faults import culprit
+from elastic_run.core.vocabulary import Blame, Fault, FaultKind, Offer, Strategy
+
+OWN_DEATH = frozenset({Blame.CULPRIT, Blame.VICTIM})
+
+
+@dataclass(slots=True)
+class Incident:
+    ordinal: int
+    opened_at: float
+    uptime: float
+    faults: list[Fault]
+    announced: Fault
+    """The one people were told of at once; another may turn out to be the culprit."""
+    culprit_by: float | None = None
+    """Until when a culprit is waited for; None once there is one, or nobody who could be."""
+    uuid: str = ""
+    stop_told: bool = False
+    global_told: bool = False
+    choice: Strategy | None = None
+    verdict: Verdict | None = None
+    offer: Offer | None = None
+    progress_by: float | None = None
+    """Until when the progress file is waited for; None once it is known or needs no look."""
+    progress_seq: int = 0
+
+    def add(self, fault: Fault) -> None:
+        """The end of a life that was judged before, because it hung, only brings that one's last words."""
+        for place, known in enumerate(self.faults):
+            if known.kind is FaultKind.HUNG and (known.rank, known.restarts) == (fault.rank, fault.restarts):
+                told = replace(known, error=fault.error, tail=fault.tail)
+                self.announced = told if self.announced is known else self.announced
+                self.faults[place] = told
+                return
+        self.faults.append(fault)
+
+    @property
+    def culprit(self) -> Fault:
+        """Of the newest start: a failure of the recovery is not the failure that it was to recover from."""
+        newest = max(fault.restarts for fault in self.faults if fault.blame in OWN_DEATH)
+        return culprit(fault for fault in self.faults if fault.restarts == newest)
+
+    @property
+    def dead(self) -> tuple[int, ...]:
+        return tuple(sorted({f.rank for f in self.faults if f.blame in OWN_DEATH}))
