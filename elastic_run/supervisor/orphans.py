@@ -71,19 +71,22 @@ def is_marked(pid: int, job: str) -> bool:
 def ours(job: str, leaders: Mapping[int, int] | None = None) -> list[int]:
     """Pids of living processes of the job, in no order; `leaders`: pids and start times of our sessions' leaders.
 
-    Only this user's processes are looked at. A zombie has no environment and does not count. Where a process ended
-    while /proc was read, it may have left a child behind that was not listed yet, so that is looked for again.
+    Only this user's processes are looked at. A zombie has no environment and does not count. Where a process has ended
+    since the last look, it may have left a child behind that was not listed yet, so that is looked for again.
     """
+    ended: set[int] = set()
     for _ in range(MOST_LOOKS):
-        found, vanished = _look(job, leaders)
-        if found or not vanished:
+        found, now = _look(job, leaders)
+        if found or now <= ended:
             break
+        ended = now
     return found
 
 
-def _look(job: str, leaders: Mapping[int, int] | None) -> tuple[list[int], bool]:
+def _look(job: str, leaders: Mapping[int, int] | None) -> tuple[list[int], set[int]]:
+    """Pids of the job, and pids that were listed and had no life in them any more."""
     uid, me = os.getuid(), os.getpid()
-    found, vanished = [], False
+    found, ended = [], set()
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == me:
             continue
@@ -92,13 +95,13 @@ def _look(job: str, leaders: Mapping[int, int] | None) -> tuple[list[int], bool]
             if os.stat(f"/proc/{pid}").st_uid != uid:
                 continue
         except FileNotFoundError:
-            vanished = True
+            ended.add(pid)
             continue
         if is_marked(pid, job) or (leaders and _lives_in(pid, leaders)):
             found.append(pid)
-        elif stat_of(pid) is None:
-            vanished = True
-    return found, vanished
+        elif (stat := stat_of(pid)) is None or stat.state in "ZX":
+            ended.add(pid)
+    return found, ended
 
 
 def _lives_in(pid: int, leaders: Mapping[int, int]) -> bool:

@@ -344,3 +344,13 @@ def test_data_loader_workers_go_with_their_launcher(run: Run) -> None:
     assert len(run.alive()) >= 2 + 2 + 4  # launcher, guard, two workers, four loaders
     run.send(SIGKILL)
     run.gone(SOON)
+
+
+@pytest.mark.parametrize("end", ["exit:0", "exit:3@1", "idle"])
+def test_what_is_always_another_process_is_caught(run: Run, end: str) -> None:
+    run.act("respawn", "up", end)
+    run.up()
+    if end == "idle":
+        run.send(SIGKILL)
+    run.wait()
+    run.gone(SOON)

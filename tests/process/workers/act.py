@@ -68,6 +68,17 @@ def daemon() -> None:
     os.wait()
 
 
+def respawn() -> None:
+    """A process that is always another one: it forks, and the parent ends, out of every session."""
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while True:
+            os.setsid()
+            time.sleep(0.02)
+            if os.fork():
+                os._exit(0)
+
+
 def forks(count: int) -> None:
     """Many orphans that end soon."""
     for _ in range(count):
@@ -160,6 +171,8 @@ def act(action: str, value: str) -> None:
             for method in ("fork", "spawn"):
                 context = multiprocessing.get_context(method)
                 context.Process(target=context.Queue().get, daemon=True).start()
+        case "respawn":
+            respawn()
         case "forks":
             forks(int(value))
         case "write":
