@@ -17,7 +17,6 @@ from elastic_run.plan.services import HEALTH_PORT, TIMER_FILE
 from elastic_run.rendezvous.environment import MARK
 from elastic_run.supervisor.blocked import Blocked
 from elastic_run.supervisor.file_timer import FileTimer
-from elastic_run.supervisor.health import Health
 from elastic_run.supervisor.loop import Clock, Journal, Sources
 from elastic_run.supervisor.plugins import Plugins
 from elastic_run.supervisor.process import Processes
@@ -39,6 +38,8 @@ class Services:
         self._plugins: Plugins | None = None
         port = plan.services.health_port
         if port is not None:
+            from elastic_run.supervisor.health import Health  # here: an HTTP server takes 13 ms to import
+
             try:
                 health = Health(port)
             except OSError as error:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from elastic_run.errors import PlatformError
-from elastic_run.supervisor import guard_main, orphans
+from elastic_run.supervisor import orphans
 from elastic_run.supervisor.link import receive, send
 
+PROGRAM = os.path.join(os.path.dirname(__file__), "guard_main.py")
 MAX_REPLACED = 20
 """More guards than this dying in one job is no accident."""
 
@@ -114,7 +115,7 @@ class Guard:
             sys.executable,
             "-I",
             "-S",
-            guard_main.__file__,
+            PROGRAM,
             str(its.fileno()),
             self.job,
             str(os.getpid()),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from elastic_run.core.events import Event, RendezvousFinished
 from elastic_run.core.vocabulary import Assignment
 from elastic_run.errors import ConfigError
-from elastic_run.supervisor import torch_host
 from elastic_run.supervisor.child import Child
 
+PROGRAM = os.path.join(os.path.dirname(__file__), "torch_host.py")
 END_WAIT = 5.0
 """Seconds for a handler to deliver what it was told."""
 
@@ -37,7 +38,7 @@ class Plugins:
         self._waiting: list[Assignment | None] = []
         """One entry for each unanswered request: the assignment that waits for it."""
         self.places = asked["logs_specs"] is not None
-        self.child = Child([interpreter, torch_host.__file__], env)
+        self.child = Child([interpreter, PROGRAM], env)
         self.child.send({"do": "begin", **asked})
         answer = self.child.receive()
         if answer is None or answer["error"]:

@@ -52,7 +52,11 @@ class Template:
             self.obey(request, fds)
 
     def prepare(self, names: list[str]) -> str:
-        """Import; in words why that is no use to a worker, if so."""
+        """Import; in words why that is no use to a worker, if so.
+
+        What is imported stays for ever: a collector that looks through it again and again costs a tenth of the time.
+        """
+        gc.disable()
         try:
             for name in names:
                 importlib.import_module(name)
@@ -61,8 +65,8 @@ class Template:
             return f"{name} cannot be imported ({type(error).__name__}: {error})"
         if shadows:
             return f"{', '.join(sorted(shadows))} in {self.place} has the name of a module that is loaded already"
-        gc.collect()
         gc.freeze()
+        gc.enable()
         return ""
 
     def shadows(self) -> set[str]:

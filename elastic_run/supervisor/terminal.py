@@ -31,14 +31,12 @@ class Terminal:
         self._whole_lines = whole_lines
         self._fds = {"stdout": 1, "stderr": 2}
         self._closed: set[str] = set()
-        self._one_place = os.path.sameopenfile(1, 2)
-        """Both streams go to the same file, pipe or terminal."""
+        self._place = {"stdout": 1, "stderr": 1 if os.path.sameopenfile(1, 2) else 2}
+        """Where each stream goes: both may go to the same file, pipe or terminal."""
         self._ours: deque[str] = deque()
         self._logs: Logs | None = None
-        self._unfinished: Stream | None = None
-        """Whose line stands without its end on the console."""
-        self._rewinds = False
-        """That line ended with a carriage return: what follows begins anew."""
+        self._unfinished: dict[int, tuple[Stream, bool]] = {}
+        """By place: whose line stands there without its end, and whether that stream's next line begins anew there."""
         self._since: dict[int, float] = {}
         self._wake = threading.Event()
         self._closing = False
@@ -131,11 +129,13 @@ class Terminal:
 
     def _framed(self, stream: Stream, data: bytes) -> bytes:
         """With prefixes at line starts, and a line break where another stream's line stands unfinished."""
-        goes_on = self._unfinished is stream and not self._rewinds
-        start = b"" if self._unfinished is stream else self._line_break(stream.name)
-        self._rewinds = data.endswith(b"\r")
-        ended = data.endswith(b"\n") or (self._rewinds and not self._whole_lines[stream.name])
-        self._unfinished = None if ended else stream
+        owner, rewound = self._unfinished.get(self._place[stream.name], (None, False))
+        goes_on = owner is stream and not rewound
+        start = b"" if owner is stream else self._line_break(stream.name)
+        rewinds = data.endswith(b"\r")
+        self._unfinished[self._place[stream.name]] = (stream, rewinds)
+        if data.endswith(b"\n") or (rewinds and not self._whole_lines[stream.name]):
+            del self._unfinished[self._place[stream.name]]
         prefix = stream.prefix
         if not prefix:
             return start + data
@@ -144,10 +144,7 @@ class Terminal:
 
     def _line_break(self, name: str) -> bytes:
         """Ends the line that stands unfinished where the stream of that name goes."""
-        if self._unfinished is None or not (self._one_place or self._unfinished.name == name):
-            return b""
-        self._unfinished = None
-        return b"\n"
+        return b"\n" if self._unfinished.pop(self._place[name], None) else b""
 
     def _write(self, name: str, data: bytes) -> bool:
         """All of `data`, or False once the console is closed."""

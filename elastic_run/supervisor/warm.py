@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_run.supervisor import orphans, template_main
+from elastic_run.supervisor import orphans
 from elastic_run.supervisor.child import Child
 from elastic_run.supervisor.process import Start
 
+PROGRAM = os.path.join(os.path.dirname(__file__), "template_main.py")
 READY_WAIT = 30.0
 """Seconds for the imports; where the disk is slower, workers start cold."""
 ANSWER_WAIT = 10.0
@@ -42,7 +44,7 @@ class Kind:
         words = [str(self.launcher), self.place, "once" if once else "many", first, later, ROOM_FOR_NAME]
         outer = self.env.get(orphans.MARK)
         marks = dict.fromkeys([*([outer] if outer else []), job, mark])
-        argv = [self.interpreter, "-u", template_main.__file__, *words]
+        argv = [self.interpreter, "-u", PROGRAM, *words]
         return Child(argv, {**self.env, orphans.MARK: ":".join(marks)})
 
     def difference(self, start: Start) -> tuple[dict[str, str], list[str]]:
