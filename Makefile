@@ -23,7 +23,7 @@ lint: $(VENV)/.test  ## ruff and mypy.
 campaign: $(VENV)/.test  ## Long repetitions: 100 deaths of a rank, many seeds, all mutants.
 	$(BIN)/python -m pytest -m campaign -s tests
 
-bench: $(VENV)/.run  ## elastic-run beside torchrun, ft_launcher and dlrover-run; ARGS="--reps 9 --only start".
+bench: $(VENV)/.run  ## elastic-run beside torchrun, ft_launcher; ARGS="--reps 9 --only start".
 	$(BIN)/python bench/run.py $(ARGS)
 
 clean:

@@ -261,17 +261,17 @@ def plan(others: list[Launcher]) -> dict[str, tuple[list[Launcher], Measure]]:
     all_of_them = [OURS, OWN_STORE, TORCHRUN, *others]
     return {
         "version": ([OURS, TORCHRUN], version),
-        "empty script, 1 rank": ([OURS, TORCHRUN, *others], lambda it, at: empty(it, at, 1)),
-        "start, 1 rank": ([OURS, TORCHRUN, *others], lambda it, at: start(it, at, 1)),
-        "start, 2 ranks": ([OURS, TORCHRUN, COLD, *others], lambda it, at: start(it, at, 2)),
-        "start, 8 ranks": ([OURS, TORCHRUN, COLD, *others], lambda it, at: start(it, at, 8)),
-        "a rank dies, 2 ranks": (all_of_them, lambda it, at: restart(it, at, 2)),
-        "a rank dies, 4 ranks": (all_of_them, lambda it, at: restart(it, at, 4)),
-        "a rank dies, 8 ranks": (all_of_them, lambda it, at: restart(it, at, 8)),
-        "a rank dies, 4 ranks, DDP": (all_of_them, lambda it, at: restart(it, at, 4, "ddp.py")),
-        "a rank dies, 2 ranks, standby": ([STANDBY, OWN_STORE], lambda it, at: restart(it, at, 2, after=14.0)),
+        "empty script: 1 rank": ([OURS, TORCHRUN, *others], lambda it, at: empty(it, at, 1)),
+        "start: 1 rank": ([OURS, TORCHRUN, *others], lambda it, at: start(it, at, 1)),
+        "start: 2 ranks": ([OURS, TORCHRUN, COLD, *others], lambda it, at: start(it, at, 2)),
+        "start: 8 ranks": ([OURS, TORCHRUN, COLD, *others], lambda it, at: start(it, at, 8)),
+        "a rank dies: 2 ranks": (all_of_them, lambda it, at: restart(it, at, 2)),
+        "a rank dies: 4 ranks": (all_of_them, lambda it, at: restart(it, at, 4)),
+        "a rank dies: 8 ranks": (all_of_them, lambda it, at: restart(it, at, 8)),
+        "a rank dies: 4 ranks DDP": ([OURS, OWN_STORE], lambda it, at: restart(it, at, 4, "ddp.py")),
+        "a rank dies: 2 ranks standby": ([STANDBY, OWN_STORE], lambda it, at: restart(it, at, 2, after=14.0)),
         "logs": ([OURS, TORCHRUN, *others], lambda it, at: logs(it, at)),
-        "idle, 8 ranks": ([OURS, TORCHRUN], lambda it, at: idle(it, at)),
+        "idle: 8 ranks": ([OURS, TORCHRUN], lambda it, at: idle(it, at)),
     }
 
 
@@ -288,7 +288,7 @@ def main() -> None:
         if chosen and not any(name.startswith(word) for word in chosen):
             continue
         results[name] = {launcher.name: [] for launcher in launchers}
-        for rep in range(given.reps if name != "idle, 8 ranks" else 1):
+        for rep in range(given.reps if name != "idle: 8 ranks" else 1):
             turn = launchers[rep % len(launchers) :] + launchers[: rep % len(launchers)]  # whoever is first, it changes
             for launcher in turn:
                 with tempfile.TemporaryDirectory(prefix="bench-") as place:
