@@ -33,6 +33,10 @@ class Guard:
         self.link, self.job, self.launcher, self.grace, self.scratch = link, job, launcher, grace, scratch
         self.leaders: dict[int, int] = {}
         link.set_inheritable(False)
+        try:
+            self.stat = os.open(f"/proc/{launcher}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # it is gone already, and nothing says more of it than an empty file
+            self.stat = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self.inherited = {number: signal.getsignal(number) for number in forked.OURS}
         self.inherited |= dict.fromkeys(forked.PYTHONS_IGNORED, signal.SIG_DFL)
         for number in forked.OURS:
@@ -74,17 +78,21 @@ class Guard:
             pass  # the launcher has ended; the next poll says so
 
     def launcher_gone(self) -> bool:
-        stat = orphans.stat_of(self.launcher)
-        return stat is None or stat[0] in "ZX"
+        return self.launcher_state() in ("", "Z", "X")
+
+    def launcher_state(self) -> str:
+        """A letter as in ps, empty if there is no such process. One read of an open file: it is done once a second."""
+        try:
+            return os.pread(self.stat, 512, 0).rpartition(b") ")[2][:1].decode()
+        except ProcessLookupError:
+            return ""
 
     def frozen(self) -> bool:
         """Stopped, and still stopped a moment later."""
-        for pause in (CONFIRM_AFTER, 0.0):
-            stat = orphans.stat_of(self.launcher)
-            if stat is None or stat[0] != "T":
-                return False
-            time.sleep(pause)
-        return True
+        if self.launcher_state() != "T":
+            return False
+        time.sleep(CONFIRM_AFTER)
+        return self.launcher_state() == "T"
 
     def spawn(self, request: dict[str, Any], fds: list[int]) -> tuple[int, str]:
         """Pid, or 0 and why not; exec closes the pipe on which an error would come."""

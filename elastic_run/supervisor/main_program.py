@@ -131,13 +131,13 @@ def _let_go(modules: frozenset[str]) -> None:
         if isinstance(value, io.IOBase) and value not in (sys.stdin, sys.stdout, sys.stderr):
             _closed(value)
     _flush_all()  # the collector may close what lies under a text file before the file itself is written
-    own = [weakref.ref(sys.modules.pop(name)) for name in list(sys.modules) if name not in modules]
-    held = [weakref.ref(main), *reversed(own)]
-    del main
+    own = [sys.modules.pop(name) for name in list(sys.modules) if name not in modules]
+    held = [weakref.ref(module) for module in (main, *reversed(own)) if isinstance(module, types.ModuleType)]
+    del main, own
     gc.collect()
     for module in held:  # as in the interpreter: only what somebody still holds is emptied
         names = getattr(module(), "__dict__", {})
-        for name in [name for name in names if name not in ("__builtins__", "__name__")]:
+        for name in names.keys() - {"__builtins__", "__name__"}:
             names[name] = None
     _flush_all()
 

@@ -35,7 +35,6 @@ class Template:
     def __init__(self, link: socket.socket, launcher: int, place: str, once: bool) -> None:
         self.link, self.launcher, self.place, self.once = link, launcher, place, once
         link.set_inheritable(False)
-        self.env = dict(os.environ)
 
     def serve(self, first: list[str], later: list[str]) -> None:
         why = self.prepare(first)
@@ -63,10 +62,11 @@ class Template:
             shadows = self.shadows()
         except BaseException as error:  # a worker that imports the same will say it in its own way
             return f"{name} cannot be imported ({type(error).__name__}: {error})"
+        finally:
+            gc.freeze()
+            gc.enable()
         if shadows:
             return f"{', '.join(sorted(shadows))} in {self.place} has the name of a module that is loaded already"
-        gc.freeze()
-        gc.enable()
         return ""
 
     def shadows(self) -> set[str]:
