@@ -136,7 +136,8 @@ def test_one_rank_goes_on_when_nobody_reads_any_more(run: Run) -> None:
 
 def test_a_last_line_without_its_end_does_not_touch_ours(run: Run) -> None:
     with open(run.place / "both", "wb") as both:
-        assert run.act("open:words", "exit:3@1", stdout=both, stderr=both).wait() == 3
+        words = ("open:words", "up", "until:0.0@1", "exit:3@1")
+        assert run.act(*words, stdout=both, stderr=both).wait() == 3
     lines = (run.place / "both").read_text().splitlines()
     assert all(line.startswith("elastic-run: ") for line in lines if "elastic-run" in line)
     assert lines.count("words") == 2
