@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from signal import SIGKILL, SIGSTOP
@@ -20,11 +21,15 @@ PROBE = str(Path(__file__).parent / "workers" / "probe.py")
 TEMPLATE = ("--workers", "template")
 
 
+INTERPRETER = {"PYTHONFAULTHANDLER": "1", "PYTHONWARNINGS": "ignore::UserWarning", "PYTHON_EXEC": sys.executable}
+"""Settings of the interpreter that reach a worker through the environment."""
+
+
 def seen(new_run: Callable[..., Run], name: str, *options: str) -> tuple[dict[str, Any], Run]:
     """What the probe saw in rank 1 of 2, and what it left behind; by chance alone the ranks differ."""
     run = new_run(name)
     words = ("--nproc-per-node", "2", "--log-dir", str(run.logs), "--prefix", "never", *options)
-    assert run.start(*words, PROBE, str(run.place)).wait(90) == 0, run.err
+    assert run.start(*words, PROBE, str(run.place), env=INTERPRETER).wait(90) == 0, run.err
     said = [json.loads((run.place / f"{rank}.json").read_text()) for rank in range(2)]
     found = json.loads(json.dumps(said[1]["seen"]).replace(str(run.place), "PLACE"))
     found["unclosed"] = (run.place / "0.unclosed").read_text()
@@ -135,6 +140,31 @@ def test_a_preload_that_starts_a_thread_makes_it_cold(run: Run) -> None:
     assert run.start(*run.flags(), "--preload", "threaded", "script.py", env=env).wait() == 0
     assert run.out == "ran\nran\n"
     assert "elastic-run: workers start cold: what was imported has started a thread" in run.said
+
+
+def refused(run: Run, preload: str) -> list[str]:
+    """What is said when such a module is imported beforehand; the program runs all the same."""
+    (run.place / "device.py").write_text(preload)
+    (run.place / "script.py").write_text("import torch\nprint('ran')\n")
+    env = {"PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{TOP}:{run.place}"}
+    assert run.start(*run.flags(), "--preload", "device", "script.py", env=env).wait() == 0
+    assert run.out == "ran\nran\n"
+    return run.said
+
+
+def test_a_preload_that_initialises_a_device_makes_it_cold(run: Run) -> None:
+    fake = "import types, torch\ntorch.npu = types.SimpleNamespace(is_initialized=lambda: True)\n"
+    assert "elastic-run: workers start cold: what was imported has initialised the npu device" in refused(run, fake)
+
+
+def test_a_preload_that_opens_a_device_makes_it_cold(run: Run) -> None:
+    device = Path(f"/dev/davinci-test-{os.getpid()}")
+    device.touch()
+    try:
+        said = refused(run, f"held = open({str(device)!r})\n")
+    finally:
+        device.unlink()
+    assert f"elastic-run: workers start cold: what was imported has opened {device}" in said
 
 
 def test_a_template_that_is_killed_is_replaced_and_costs_no_worker(run: Run) -> None:
