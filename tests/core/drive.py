@@ -109,6 +109,17 @@ class Bench:
         self.answer()
         return self.global_told(uuid)
 
+    def all_stopped(self) -> None:
+        """From a fault of nobody: every rank is stopped, all is clean, the global fault is told and answered."""
+        self.answer()
+        self.stop_told()
+        for rank in self.ranks:
+            self.exit(rank, TERM)
+        self.swept()
+        self.answer()
+        self.global_told()
+        self.answer()
+
     def to_recovering(self, uuid: str = "u", life: int = 1) -> list[Command]:
         self.to_diagnosed(uuid, life)
         self.answer()

@@ -697,14 +697,7 @@ def test_its_last_words_do_not_make_it_another_culprit() -> None:
 def test_a_lost_store_is_a_new_round_that_costs_nothing_and_blames_nobody() -> None:
     bench = Bench().train()
     assert bench.says(StoreLost(0)) == ["the workers' store on host: its process has ended; stopping the 2 others"]
-    bench.answer()
-    bench.stop_told()
-    for rank in bench.ranks:
-        bench.exit(rank, TERM)
-    bench.swept()
-    bench.answer()
-    bench.global_told()
-    bench.answer()
+    bench.all_stopped()
     bench.chosen(Strategy.RECOVER)
     assert bench.phase is Phase.RECOVERING
     assert (bench.job.budget.spent, bench.job.budget.forgiven, bench.job.budget.futile) == ([], 1, 0)
@@ -731,14 +724,7 @@ def test_a_store_that_is_lost_again_and_again_ends_the_job() -> None:
     bench = Bench().train()
     bench.job.budget.forgiven = 3
     bench.give(StoreLost(0))
-    bench.answer()
-    bench.stop_told()
-    for rank in bench.ranks:
-        bench.exit(rank, TERM)
-    bench.swept()
-    bench.answer()
-    bench.global_told()
-    bench.answer()
+    bench.all_stopped()
     bench.chosen(Strategy.EXIT)
     assert bench.job.ending.code == 69
     assert bench.job.ending.origin is Origin.LAUNCHER
