@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SIM_SECONDS ?= 30
 
-.PHONY: demo test lint campaign bench clean
+.PHONY: demo test lint campaign bench protos clean
 
 demo: $(VENV)/.run  ## Train a small language model, lose a rank on the way, recover.
 	rm -rf demo-checkpoint
@@ -25,6 +25,10 @@ campaign: $(VENV)/.test  ## Long repetitions: 100 deaths of a rank, many seeds, 
 
 bench: $(VENV)/.run  ## elastic-run beside torchrun, ft_launcher; ARGS="--reps 9 --only start".
 	$(BIN)/python bench/run.py $(ARGS)
+
+protos: $(VENV)/.test  ## Write elastic_run/clusterd/pb/ again from protos/.
+	$(PIP) -e .[protos]
+	$(BIN)/python protos/generate.py
 
 clean:
 	rm -rf $(VENV) .venv-* build demo-checkpoint elastic-run-logs

@@ -1,149 +1,154 @@
-"""PURE: ClusterD's side of one job. Reports in, signals out; every wait has an end in `Timing`.
+"""PURE: ClusterD's side of one job. Reports and facts of the cluster in, signals out; every wait has an end in Timing.
 
-Here is the path of a software fault: stop train, global fault, change strategy, status. What depends on devices, pods
-and the wire is not here.
+The way of a fault is in `recovery`, what devices show in `intake`, what operators ask for in `operations`, the
+exchange of a node in `migration`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 
-from elastic_run.core.events import SignalReceived
-from elastic_run.core.vocabulary import (
-    FaultReported,
-    Rank,
-    Report,
-    SignalKind,
-    StatusReported,
-    StopCompleted,
-    StrategiesOffered,
-    Strategy,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Waits in seconds. `EMBEDDED` has none that is artificial."""
-
-    flush: float = 0.0
-    """From stop complete until late faults are gathered."""
-    release: float = 0.0
-    """For nodes to give back what the dead ranks held."""
-    report_wait: float = 900.0
-    """For each report of the job."""
-
-
-EMBEDDED = Timing()
-
-
-class State(Enum):
-    INIT = "init"
-    WAIT_STOP = "wait for stop complete"
-    SETTLING = "gather late faults"
-    WAIT_STRATEGIES = "wait for strategies"
-    WAIT_STATUS = "wait for status"
-
-
-PREFERENCE = (Strategy.RECOVER, Strategy.EXIT)
-"""Best first. Exit needs no offer."""
-
-AWAITED: dict[State, type[Report]] = {
-    State.WAIT_STOP: StopCompleted,
-    State.WAIT_STRATEGIES: StrategiesOffered,
-    State.WAIT_STATUS: StatusReported,
-}
+from elastic_run.clusterd import migration, operations, recovery
+from elastic_run.clusterd.intake import Intake
+from elastic_run.clusterd.machine import OK, Answered, Machine, Out
+from elastic_run.clusterd.states import WAITS, State
+from elastic_run.core.dialogue import FaultRank, FaultReported, FaultType, Report, SignalKind, Strategy
+from elastic_run.core.vocabulary import NodeId, Rank
 
 
 @dataclass(slots=True)
-class Controller:
-    """`job` is the prefix of incident ids. Times are seconds of whatever clock the caller uses."""
+class Controller(Machine):
+    intake: Intake = field(default_factory=Intake)
 
-    job: str
-    timing: Timing = EMBEDDED
-    state: State = State.INIT
-    until: float | None = None
-    incident: int = 0
-    ranks: set[Rank] = field(default_factory=set)
-    kept: dict[type[Report], Report] = field(default_factory=dict)
-    """One place for each kind of report; an early one waits here until its state is reached."""
-    out: list[SignalReceived] = field(default_factory=list)
+    # -- the job
 
-    @property
-    def uuid(self) -> str:
-        return f"{self.job}-{self.incident}"
-
-    def report(self, report: Report, at: float) -> list[SignalReceived]:
-        """The job reports; the answer to the report itself is always 0 here."""
-        if isinstance(report, FaultReported):
-            self._fault(report, at)
-        else:
-            self.kept[type(report)] = report
+    def subscribe(self, at: float) -> list[Out]:
+        """A subscriber, the only one: an incident under way is forgotten. The caller ends an older one's stream."""
+        self.reset()
+        self.subscribed = True
+        self.alive_at = at + self.timing.keep_alive if self.timing.keep_alive else None
         return self._settled(at)
 
-    def tick(self, at: float) -> list[SignalReceived]:
+    def unsubscribe(self, at: float) -> list[Out]:
+        """The subscriber is gone."""
+        self.reset()
+        self.subscribed, self.alive_at = False, None
+        return self._settled(at)
+
+    def report(self, report: Report, at: float, ticket: int = 0) -> list[Out]:
+        """The answer may come later: when the place that its kind of report has is free."""
+        if isinstance(report, FaultReported):
+            self.out.append(Answered(ticket, OK))
+            self._fault(report, at)
+        else:
+            self.keep(report, ticket)
+        return self._settled(at)
+
+    def links_switched(self, done: bool, at: float) -> list[Out]:
+        operations.links_switched(self, done, at)
+        return self._settled(at)
+
+    def stress_tested(self, results: dict[Rank, set[str]], at: float) -> list[Out]:
+        """The codes of each rank's tests."""
+        operations.stress_tested(self, results, at)
+        return self._settled(at)
+
+    # -- the cluster
+
+    def devices(self, faults: frozenset[FaultRank], ailing: frozenset[Rank], at: float) -> list[Out]:
+        """All faults that the job's devices show now, and the ranks whose device is not quite healthy."""
+        grace = ailing if self.terms.grace_exit and self.terms.dump_only else frozenset()
+        self.intake.show(faults | {FaultRank(rank) for rank in grace}, at, self.timing)
+        if self.terms.hot_switch and self.switchable and self.state is State.INIT:
+            migration.begin(self, ailing, at)
+        return self._settled(at)
+
+    def node_back(self, node: NodeId, at: float) -> list[Out]:
+        """A node was started anew, in the place of the old one or beside it: it waits for the job."""
+        self.case.replaced.add(node)
+        return self._settled(at)
+
+    def node_gone(self, node: NodeId, at: float) -> list[Out]:
+        """A node that was exchanged is gone."""
+        if self.state is State.WAIT_OLD_NODE:
+            migration.old_node_gone(self, at)
+        return self._settled(at)
+
+    def runs(self, running: bool, at: float) -> list[Out]:
+        """Whether the cluster runs the job."""
+        self.running = running
+        return self._settled(at)
+
+    # -- operators; the answers are codes of the protocol
+
+    def switch_links(self, ranks: tuple[tuple[Rank, bool], ...], at: float) -> tuple[int, list[Out]]:
+        code = operations.switch_links(self, ranks, at)
+        return code, self._settled(at)
+
+    def stress_test(self, tests: tuple[tuple[Rank, tuple[int, ...]], ...], at: float) -> tuple[int, list[Out]]:
+        code = operations.stress_test(self, tests, at)
+        return code, self._settled(at)
+
+    # -- time
+
+    def tick(self, at: float) -> list[Out]:
         """Time has passed; call at `deadline()` at the latest."""
         return self._settled(at)
 
     def deadline(self) -> float | None:
-        return self.until
+        times = [self.until, self.alive_at, self.next_look(), self.intake.deadline()]
+        if self.state is State.WAIT_RECOVER and not self.timing.poll:
+            times.append(self.case.reschedule_by)
+        return min((t for t in times if t is not None), default=None)
+
+    # -- how it moves
 
     def _fault(self, report: FaultReported, at: float) -> None:
-        if self.state is State.INIT:
-            self.incident += 1
-            self.kept.clear()
-            self.ranks = set(report.ranks)
-            self._tell(SignalKind.STOP_TRAIN)
-            self._wait(State.WAIT_STOP, at)
-        else:
-            self.ranks |= set(report.ranks)
+        """Without a subscriber a report is lost. What only a retry could cure and no retry may is an ordinary fault."""
+        if not self.subscribed:
+            return
+        retry = Strategy.RETRY in self.terms.strategies and not self.paused
+        faults = report.ranks if retry else tuple(FaultRank(fault.rank) for fault in report.ranks)
+        if any(fault.type is FaultType.OTHER for fault in faults):
+            self.case.merge((*faults, *self.intake.broken))
+            recovery.fault_occurred(self, at)
+        elif faults:
+            self.intake.report(faults, at, self.timing)
 
-    def _settled(self, at: float) -> list[SignalReceived]:
+    def _settled(self, at: float) -> list[Out]:
         while self._step(at):
             pass
+        if self.alive_at is not None and at >= self.alive_at:
+            self.alive_at = at + self.timing.keep_alive
+            self.tell(SignalKind.KEEP_ALIVE)
         told, self.out[:] = list(self.out), []
         return told
 
     def _step(self, at: float) -> bool:
         """Make one move if the facts allow one."""
-        if self.state is State.INIT:
-            return False
-        due = self.until is not None and at >= self.until
-        if self.state is State.SETTLING:
-            if due:
-                self._tell(SignalKind.GLOBAL_FAULT)
-                self._wait(State.WAIT_STRATEGIES, at)
-            return due
-        kept = self.kept.pop(AWAITED[self.state], None)
-        match kept:
-            case StopCompleted():
-                self.state, self.until = State.SETTLING, at + self.timing.flush + self.timing.release
-            case StrategiesOffered():
-                self._decide(kept.strategies, at)
-            case StatusReported() if kept.code == 0:
-                self._finish()
-            case StatusReported():
-                self._decide((Strategy.EXIT,), at)
-            case None if due:
-                self._decide((Strategy.EXIT,), at)
-            case _:
-                return False
-        return True
+        if self.intake.settle(self, at):
+            return True
+        wait = WAITS.get(self.state)
+        if wait is None:
+            return self.state is State.SCALED_IN and recovery.scale_out(self, at)
+        flow = FLOWS.get(self.state, recovery)
+        report = self.take(wait.report)
+        if report is not None:
+            flow.heard(self, report, at)
+            return True
+        state = self.state
+        if wait.poll and self.look_due(at):
+            flow.look(self, at)
+            if self.state is not state:
+                return True
+        if self.until is not None and at >= self.until:
+            flow.overdue(self, at)
+            return True
+        return False
 
-    def _decide(self, offered: tuple[Strategy, ...], at: float) -> None:
-        choice = next(s for s in PREFERENCE if s in offered or s is Strategy.EXIT)
-        self._tell(SignalKind.CHANGE_STRATEGY, choice)
-        if choice is Strategy.EXIT:
-            self._finish()
-        else:
-            self._wait(State.WAIT_STATUS, at)
 
-    def _finish(self) -> None:
-        self.state, self.until = State.INIT, None
-        self.ranks.clear()
-
-    def _wait(self, state: State, at: float) -> None:
-        self.state, self.until = state, at + self.timing.report_wait
-
-    def _tell(self, kind: SignalKind, strategy: Strategy | None = None) -> None:
-        self.out.append(SignalReceived(self.uuid, kind, tuple(sorted(self.ranks)), strategy))
+FLOWS = {
+    **dict.fromkeys((State.WAIT_PAUSE, State.WAIT_NIC, State.WAIT_STRESS, State.WAIT_CONTINUE), operations),
+    **dict.fromkeys((State.WAIT_NEW_NODE, State.WAIT_MIGRATION, State.WAIT_OLD_NODE, State.WAIT_MIGRATED), migration),
+}
+"""Who knows what a state waits for; the others are of `recovery`."""

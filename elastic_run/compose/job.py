@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from elastic_run.clusterd.controller import Controller
 from elastic_run.clusterd.loopback import Loopback
+from elastic_run.clusterd.terms import Terms
 from elastic_run.compose.places import take_places
 from elastic_run.compose.services import Services
 from elastic_run.compose.store import Stored
@@ -102,7 +103,8 @@ class _Job:
         agent = Agent(self.plan.policy, Site(self.plan.nodes.rank, self.host, self.plan.workers))
         watch = Watch(agent, self.terminal.say, self.writer.replace, self.places.run, self.streams.logs_of)
         watch.summary_file = Path(self.plan.summary_file).absolute() if self.plan.summary_file else None
-        controller = Loopback(Controller(self.places.run_id), self.inbox.post)
+        terms = Terms(ranks_per_node=self.plan.workers)
+        controller = Loopback(Controller(self.places.run_id, terms), self.inbox.post)
         self.services.start(self.job, self.places, processes, self.streams)
         workers = self._workers(processes)
         warm = self._warm(processes)

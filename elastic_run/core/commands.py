@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from elastic_run.core.dialogue import Report
 from elastic_run.core.phases import Phase
-from elastic_run.core.vocabulary import Assignment, Fault, Origin, Rank, Report
+from elastic_run.core.vocabulary import Assignment, Fault, Origin, Rank
 
 
 class Severity(Enum):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastic_run.core.vocabulary import Assignment, ExitStatus, Rank, SignalKind, Strategy, WorkerError
+from elastic_run.core.dialogue import Action, FaultRank, SignalKind, Strategy
+from elastic_run.core.vocabulary import Assignment, ExitStatus, NodeId, Rank, WorkerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,19 @@ class StoreLost:
 
 @dataclass(frozen=True, slots=True)
 class SignalReceived:
-    """The controller told something about the incident `uuid`."""
+    """The controller told something about the incident `uuid`. `timeout` in seconds, 0 for none."""
 
     uuid: str
     kind: SignalKind
-    ranks: tuple[Rank, ...] = ()
+    ranks: tuple[FaultRank, ...] = ()
     strategy: Strategy | None = None
+    actions: tuple[Action, ...] = ()
+    nodes: tuple[NodeId, ...] = ()
+    timeout: float = 0.0
+    in_place: bool = False
+    """RECOVER: the listed nodes start their processes again, none is replaced."""
+    last: bool = False
+    """EXIT as the end of a recovery: not a question, no status is awaited."""
 
 
 @dataclass(frozen=True, slots=True)

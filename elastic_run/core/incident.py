@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from elastic_run.core.budget import Verdict
+from elastic_run.core.dialogue import FaultRank, Offer, Strategy
 from elastic_run.core.faults import culprit
-from elastic_run.core.vocabulary import Blame, Fault, FaultKind, Offer, Strategy
+from elastic_run.core.vocabulary import Blame, Fault, FaultKind
 
 OWN_DEATH = frozenset({Blame.CULPRIT, Blame.VICTIM})
 
@@ -48,5 +49,5 @@ class Incident:
         return culprit(fault for fault in self.faults if fault.restarts == newest)
 
     @property
-    def dead(self) -> tuple[int, ...]:
-        return tuple(sorted({f.rank for f in self.faults if f.blame in OWN_DEATH}))
+    def dead(self) -> tuple[FaultRank, ...]:
+        return tuple(FaultRank(rank) for rank in sorted({f.rank for f in self.faults if f.blame in OWN_DEATH}))

@@ -16,6 +16,15 @@ from elastic_run.core.commands import (
     ReadProgress,
     Severity,
 )
+from elastic_run.core.dialogue import (
+    FaultReported,
+    Offer,
+    SignalKind,
+    StatusReported,
+    StopCompleted,
+    StrategiesOffered,
+    Strategy,
+)
 from elastic_run.core.events import ProgressRead, RendezvousFinished, SignalReceived, StoreLost
 from elastic_run.core.incident import OWN_DEATH, Incident
 from elastic_run.core.node import Node
@@ -23,22 +32,7 @@ from elastic_run.core.outbox import Outbox
 from elastic_run.core.phases import PHASE_MOVES, UNBOUNDED, Phase
 from elastic_run.core.policy import Policy
 from elastic_run.core.strategy import offer
-from elastic_run.core.vocabulary import (
-    Assignment,
-    Blame,
-    ExitStatus,
-    Fault,
-    FaultKind,
-    FaultReported,
-    Offer,
-    Origin,
-    SignalKind,
-    StatusReported,
-    StopCompleted,
-    StrategiesOffered,
-    Strategy,
-    signal_name,
-)
+from elastic_run.core.vocabulary import Assignment, Blame, ExitStatus, Fault, FaultKind, Origin, signal_name
 from elastic_run.errors import ExitCode
 
 MOST_TOLD = 2

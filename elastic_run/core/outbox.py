@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from elastic_run.core.commands import Call, Command, Note, Severity
+from elastic_run.core.dialogue import Report
 from elastic_run.core.events import CallFinished
-from elastic_run.core.vocabulary import Report
 
 
 @dataclass(slots=True)

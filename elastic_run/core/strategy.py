@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elastic_run.core.budget import Verdict
-from elastic_run.core.vocabulary import Offer, Strategy
+from elastic_run.core.dialogue import Offer, Strategy
 
 
 def offer(budget: Verdict) -> Offer:

@@ -94,59 +94,6 @@ class Fault:
         return 1 if ours else self.status.shell_code
 
 
-class Strategy(Enum):
-    """What can be done about an incident. Wire spellings live at the wire."""
-
-    RECOVER = "recover"
-    EXIT = "exit"
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    strategies: tuple[Strategy, ...]
-    because: str
-
-
-class SignalKind(Enum):
-    """What the controller tells the job."""
-
-    STOP_TRAIN = "stop train"
-    GLOBAL_FAULT = "global fault"
-    CHANGE_STRATEGY = "change strategy"
-
-
-@dataclass(frozen=True, slots=True)
-class FaultReported:
-    """Report: these ranks are dead."""
-
-    ranks: tuple[Rank, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StopCompleted:
-    """Report: nobody trains any more."""
-
-    code: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StrategiesOffered:
-    """Report: what the job can honour now."""
-
-    strategies: tuple[Strategy, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StatusReported:
-    """Report: how the chosen strategy went; `code` 0 is success."""
-
-    code: int
-    strategy: Strategy
-
-
-Report = FaultReported | StopCompleted | StrategiesOffered | StatusReported
-
-
 class Origin(Enum):
     """Whose exit code the launcher ends with."""
 

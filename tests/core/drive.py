@@ -6,6 +6,7 @@ from typing import Any
 
 from elastic_run.core.agent import Agent
 from elastic_run.core.commands import Command, Note
+from elastic_run.core.dialogue import SignalKind, Strategy
 from elastic_run.core.events import (
     CallFinished,
     Event,
@@ -18,7 +19,7 @@ from elastic_run.core.events import (
 )
 from elastic_run.core.phases import Phase
 from elastic_run.core.policy import Policy
-from elastic_run.core.vocabulary import Assignment, ExitStatus, SignalKind, Site, Strategy
+from elastic_run.core.vocabulary import Assignment, ExitStatus, Site
 
 OK = ExitStatus(code=0)
 SEGV = ExitStatus(signal=11)

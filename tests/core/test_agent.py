@@ -8,6 +8,7 @@ import pytest
 
 from elastic_run.core.agent import MAX_ROUNDS, STORY_LENGTH, Agent
 from elastic_run.core.commands import Exit, Note, Severity
+from elastic_run.core.dialogue import SignalKind, Strategy
 from elastic_run.core.events import (
     CallFinished,
     LauncherFrozen,
@@ -23,7 +24,6 @@ from elastic_run.core.events import (
     WorkerHung,
 )
 from elastic_run.core.phases import Life, Phase
-from elastic_run.core.vocabulary import SignalKind, Strategy
 from elastic_run.errors import InvariantBroken
 from tests.core.drive import OK, TERM, Bench
 from tests.core.like import Like

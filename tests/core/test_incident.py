@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from elastic_run.core.dialogue import FaultRank
 from elastic_run.core.incident import Incident
 from elastic_run.core.vocabulary import Blame, ExitStatus, Fault, FaultKind
 
@@ -19,7 +20,7 @@ def incident(*faults: Fault) -> Incident:
 
 def test_the_dead_are_those_who_died_of_their_own_or_of_a_peers_doing() -> None:
     first = incident(fault(2, blame=Blame.VICTIM), fault(0), fault(1, blame=Blame.STOPPED))
-    assert first.dead == (0, 2)
+    assert first.dead == (FaultRank(0), FaultRank(2))
     assert first.culprit.rank == 0
 
 

@@ -20,6 +20,15 @@ from elastic_run.core.commands import (
     Spawn,
     Sweep,
 )
+from elastic_run.core.dialogue import (
+    FaultRank,
+    FaultReported,
+    SignalKind,
+    StatusReported,
+    StopCompleted,
+    StrategiesOffered,
+    Strategy,
+)
 from elastic_run.core.events import (
     CallFinished,
     LauncherFrozen,
@@ -34,16 +43,7 @@ from elastic_run.core.events import (
     WorkerStarted,
 )
 from elastic_run.core.phases import Phase
-from elastic_run.core.vocabulary import (
-    ExitStatus,
-    FaultReported,
-    Origin,
-    SignalKind,
-    StatusReported,
-    StopCompleted,
-    StrategiesOffered,
-    Strategy,
-)
+from elastic_run.core.vocabulary import ExitStatus, Origin
 from elastic_run.errors import ExitCode
 from tests.core.drive import OK, SEGV, TERM, Bench
 from tests.core.like import Like
@@ -110,7 +110,7 @@ def test_a_death_is_reported_and_the_others_are_left_alone_until_the_stop() -> N
     assert bench.exit(1) == [
         Mark(1, Phase.REPORTED),
         Note(Severity.ERROR, "rank 1 on host (pid 11): SIGSEGV; stopping the 2 others"),
-        Call(1, "", FaultReported((1,))),
+        Call(1, "", FaultReported((FaultRank(1),))),
     ]
     bench.answer()
     assert bench.stop_told() == [Mark(1, Phase.STOPPING), Kill(0, 1, SIGTERM), Kill(2, 1, SIGTERM)]
@@ -207,7 +207,7 @@ def test_a_second_death_before_the_stop_is_reported_with_the_first() -> None:
     bench = Bench(ranks=9).train()
     bench.exit(8)
     bench.exit(1)
-    assert bench.answer() == [Call(2, "", FaultReported((1, 8)))]
+    assert bench.answer() == [Call(2, "", FaultReported((FaultRank(1), FaultRank(8))))]
     assert bench.phase is Phase.REPORTED
 
 
@@ -217,7 +217,7 @@ def test_who_dies_because_we_stop_it_is_not_reported() -> None:
     bench.answer()
     bench.stop_told()
     bench.exit(0, TERM)
-    assert bench.job.incident.dead == (1,)
+    assert bench.job.incident.dead == (FaultRank(1),)
 
 
 def test_the_last_rank_has_no_others_to_stop() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from elastic_run.core.commands import Call, Command, Note, Severity
+from elastic_run.core.dialogue import FaultRank, FaultReported, StopCompleted
 from elastic_run.core.events import CallFinished
 from elastic_run.core.outbox import Outbox
-from elastic_run.core.vocabulary import FaultReported, StopCompleted
 
 
 def test_the_next_waits_for_the_answer_to_the_one_before() -> None:
@@ -13,11 +13,11 @@ def test_the_next_waits_for_the_answer_to_the_one_before() -> None:
     box = Outbox(out)
     box.settle()
     assert out == []
-    box.put("", FaultReported((1,)))
+    box.put("", FaultReported((FaultRank(1),)))
     box.put("u", StopCompleted())
     box.settle()
     box.settle()
-    assert out == [Call(1, "", FaultReported((1,)))]
+    assert out == [Call(1, "", FaultReported((FaultRank(1),)))]
     box.answered(CallFinished(1, 0))
     box.settle()
     assert out[1:] == [Call(2, "u", StopCompleted())]
@@ -27,7 +27,7 @@ def test_answers_to_nothing_and_to_an_earlier_call_are_stale() -> None:
     out: list[Command] = []
     box = Outbox(out)
     box.answered(CallFinished(0, 0))
-    box.put("", FaultReported((1,)))
+    box.put("", FaultReported((FaultRank(1),)))
     box.put("u", StopCompleted())
     box.settle()
     box.answered(CallFinished(1, 0))
@@ -40,7 +40,7 @@ def test_answers_to_nothing_and_to_an_earlier_call_are_stale() -> None:
 def test_a_refusal_is_said_and_the_queue_goes_on() -> None:
     out: list[Command] = []
     box = Outbox(out)
-    box.put("", FaultReported((1,)))
+    box.put("", FaultReported((FaultRank(1),)))
     box.settle()
     box.answered(CallFinished(1, 400, "not registered"))
     text = "the controller answered FaultReported with code 400 not registered"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from elastic_run.core.budget import Verdict
+from elastic_run.core.dialogue import Offer, Strategy
 from elastic_run.core.strategy import offer
-from elastic_run.core.vocabulary import Offer, Strategy
 
 
 def test_recover_only_while_restarts_are_left_and_exit_always() -> None:

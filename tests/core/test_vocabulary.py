@@ -8,7 +8,8 @@ from signal import SIGRTMIN
 import pytest
 
 from elastic_run.core import vocabulary
-from elastic_run.core.vocabulary import Blame, ExitStatus, Fault, FaultKind, StopCompleted, signal_name
+from elastic_run.core.dialogue import StopCompleted
+from elastic_run.core.vocabulary import Blame, ExitStatus, Fault, FaultKind, signal_name
 
 
 @pytest.mark.parametrize(

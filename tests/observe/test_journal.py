@@ -10,6 +10,7 @@ import pytest
 
 from elastic_run.core.agent import Agent
 from elastic_run.core.commands import BeginRendezvous, Call, Command, Spawn, Sweep
+from elastic_run.core.dialogue import FaultRank, FaultReported, SignalKind, StopCompleted, StrategiesOffered, Strategy
 from elastic_run.core.events import (
     CallFinished,
     Event,
@@ -22,17 +23,7 @@ from elastic_run.core.events import (
 )
 from elastic_run.core.phases import Phase
 from elastic_run.core.policy import Policy
-from elastic_run.core.vocabulary import (
-    Assignment,
-    ExitStatus,
-    FaultReported,
-    SignalKind,
-    Site,
-    StopCompleted,
-    StrategiesOffered,
-    Strategy,
-    WorkerError,
-)
+from elastic_run.core.vocabulary import Assignment, ExitStatus, Site, WorkerError
 from elastic_run.observe.codec import decode, encode
 from elastic_run.observe.journal import Journal, records, replay
 
@@ -152,7 +143,7 @@ def test_torn_lines_are_passed_over(tmp_path: Path) -> None:
         WorkerExited(3, 2, ExitStatus(signal=11, core=True), WorkerError("x", None), "ü\x00", None),
         RendezvousFinished(1, None, "no port"),
         RendezvousFinished(1, Assignment(1, 0, (0, 1), 2, "::1", 5)),
-        SignalReceived("u", SignalKind.CHANGE_STRATEGY, (1, 2), Strategy.EXIT),
+        SignalReceived("u", SignalKind.CHANGE_STRATEGY, (FaultRank(1),), Strategy.EXIT),
         Policy(window=2.5),
     ],
 )

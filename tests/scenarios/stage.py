@@ -26,6 +26,7 @@ from signal import Signals
 from typing import get_type_hints
 
 from elastic_run.clusterd.controller import Controller
+from elastic_run.clusterd.machine import Ended, Out
 from elastic_run.core.agent import Agent
 from elastic_run.core.commands import (
     BeginRendezvous,
@@ -39,6 +40,15 @@ from elastic_run.core.commands import (
     ReadProgress,
     Spawn,
     Sweep,
+)
+from elastic_run.core.dialogue import (
+    FaultReported,
+    Report,
+    SignalKind,
+    StatusReported,
+    StopCompleted,
+    StrategiesOffered,
+    Strategy,
 )
 from elastic_run.core.events import (
     CallFinished,
@@ -57,20 +67,7 @@ from elastic_run.core.events import (
     WorkerStarted,
 )
 from elastic_run.core.policy import Policy
-from elastic_run.core.vocabulary import (
-    Assignment,
-    ExitStatus,
-    FaultReported,
-    Report,
-    SignalKind,
-    Site,
-    StatusReported,
-    StopCompleted,
-    StrategiesOffered,
-    Strategy,
-    WorkerError,
-    signal_name,
-)
+from elastic_run.core.vocabulary import Assignment, ExitStatus, Site, WorkerError, signal_name
 
 PEER_GONE = "RuntimeError: Connection closed by peer"
 
@@ -84,6 +81,7 @@ class Stage:
         self.back: list[Event] = []
         self.silent = False
         self.controller = Controller("job")
+        self.controller.subscribe(0.0)
         self.ranks = 0
         self.lives: dict[int, int] = {}
         self.round = self.sweeps = self.looks = 0
@@ -149,7 +147,15 @@ class Stage:
                 case ReadProgress():
                     self.looks = order.seq
                 case Call() if not self.silent:
-                    self.back += [CallFinished(order.seq, 0), *self.controller.report(order.report, self.now)]
+                    self.back.append(CallFinished(order.seq, 0))
+                    self._hear(self.controller.report(order.report, self.now))
+
+    def _hear(self, told: list[Out]) -> None:
+        for out in told:
+            if isinstance(out, Ended):
+                self.controller.subscribe(self.now)
+            elif isinstance(out, SignalReceived):
+                self.back.append(out)
 
     def _facts(self, name: str, plain: list[str], given: dict[str, str]) -> list[Event]:
         seq = int(given.get("seq", {"swept": self.sweeps, "progress": self.looks}.get(name, 0)))
@@ -229,7 +235,7 @@ def word(order: Command) -> str:
 def _report(report: Report) -> str:
     match report:
         case FaultReported():
-            return f"fault of {', '.join(map(str, report.ranks))}"
+            return f"fault of {', '.join(str(fault.rank) for fault in report.ranks)}"
         case StopCompleted():
             return "stop complete"
         case StrategiesOffered():

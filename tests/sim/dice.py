@@ -6,14 +6,15 @@ shrunk by leaving some of them out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1
 
-from elastic_run.clusterd.controller import EMBEDDED, Timing
+from elastic_run.clusterd.terms import EMBEDDED, Timing
 from elastic_run.core.policy import Policy
 
 NEVER = float("inf")
+SLOW = (replace(EMBEDDED, flush=0.2, release=1.0), replace(EMBEDDED, flush=1.0, release=2.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ def draw(seed: int) -> Setup:
         seed=seed,
         ranks=ranks,
         policy=policy,
-        timing=dice.choice((EMBEDDED, EMBEDDED, Timing(0.2, 1.0), Timing(1.0, 2.0))),
+        timing=dice.choice((EMBEDDED, EMBEDDED, *SLOW)),
         work=dice.choice((0.5, 5.0, 40.0)),
         step=dice.choice((0.1, 0.1, 1.0, 20.0)),
         lag=dice.choice((0.0, 0.002, 0.05)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from signal import SIGKILL, SIGTERM
 from typing import TYPE_CHECKING
 
-from elastic_run.clusterd.controller import State
+from elastic_run.clusterd.states import State
 from elastic_run.core.agent import Agent, Snapshot
 from elastic_run.core.commands import (
     BeginRendezvous,
@@ -24,6 +24,14 @@ from elastic_run.core.commands import (
     ReadProgress,
     Spawn,
     Sweep,
+)
+from elastic_run.core.dialogue import (
+    FaultReported,
+    SignalKind,
+    StatusReported,
+    StopCompleted,
+    StrategiesOffered,
+    Strategy,
 )
 from elastic_run.core.events import (
     Event,
@@ -39,16 +47,7 @@ from elastic_run.core.events import (
     WorkerStarted,
 )
 from elastic_run.core.phases import PHASE_MOVES, UNBOUNDED, Phase
-from elastic_run.core.vocabulary import (
-    ExitStatus,
-    FaultReported,
-    Origin,
-    SignalKind,
-    StatusReported,
-    StopCompleted,
-    StrategiesOffered,
-    Strategy,
-)
+from elastic_run.core.vocabulary import ExitStatus, Origin
 from elastic_run.errors import ExitCode
 
 from .ledger import Ledger
@@ -286,7 +285,7 @@ class Judge:
         if phase is Phase.LEAVING:
             self.left_from, self.left_after = before, self.now - self.entered
         if phase in SAYINGS and before is not Phase.RECOVERING:
-            said = (self.world.controller.uuid, *SAYINGS[phase])
+            said = (self.world.open_id, *SAYINGS[phase])
             self.claim(self.world.muted or said in self.heard, f"{phase.value} before it was told so")
         match phase:
             case Phase.REPORTED:
@@ -393,13 +392,14 @@ class Judge:
         self.seq = order.seq
         if isinstance(report, FaultReported):
             self.claim(bool(report.ranks), "a fault of nobody")
-            self.claim(set(report.ranks) <= self.own_dead, f"ranks {report.ranks} did not all die")
-            self.reported |= set(report.ranks)
+            ranks = {fault.rank for fault in report.ranks}
+            self.claim(ranks <= self.own_dead, f"ranks {ranks} did not all die")
+            self.reported |= ranks
             return
         once = (order.uuid, type(report))
         self.claim(once not in self.said, f"{type(report).__name__} twice for {order.uuid}")
         self.said.add(once)
-        self.claim(order.uuid == world.controller.uuid, f"a report for {order.uuid}, which is not open")
+        self.claim(order.uuid == world.open_id, f"a report for {order.uuid}, which is not open")
         match report:
             case StopCompleted():
                 self.claim(self.own_dead <= self.reported, f"{self.own_dead - self.reported} not reported")
@@ -422,7 +422,7 @@ class Judge:
             self.claim(due is None, "a deadline after Exit")
             return
         self.claim((due is not None) or self.phase in UNBOUNDED, f"no deadline while {self.phase.value}")
-        told = (world.controller.uuid, SignalKind.STOP_TRAIN, None) in self.heard
+        told = (world.open_id, SignalKind.STOP_TRAIN, None) in self.heard
         told = told and world.controller.state is State.WAIT_STOP
         waits = self.phase is Phase.REPORTED and told and not self._only_victims()
         self.claim(not waits, "the culprit is known, and the others are not asked to stop")

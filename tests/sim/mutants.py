@@ -15,7 +15,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
 PACKAGE = TESTS.parent / "elastic_run"
-NEEDED = ("__init__.py", "errors.py", "core", "clusterd/__init__.py", "clusterd/controller.py")
+NEEDED = ("__init__.py", "errors.py", "core", "clusterd")
 SECONDS_PER_SEED = 0.05
 
 
@@ -359,33 +359,27 @@ MUTANTS = (
     ),
     Mutant("settled once", "core/agent.py", "if (self.job.phase, len(self.out)) == before:", "if True:"),
     Mutant(
-        "controller forgets to stop", "clusterd/controller.py", "            self._tell(SignalKind.STOP_TRAIN)\n", ""
+        "controller forgets to stop",
+        "clusterd/recovery.py",
+        "    m.tell(SignalKind.STOP_TRAIN, Action.STOP_TRAIN, ranks=m.case.reported)\n",
+        "",
     ),
-    Mutant("controller is in a hurry", "clusterd/controller.py", "self.timing.flush + self.timing.release\n", "0.0\n"),
-    Mutant("controller keeps an incident's reports", "clusterd/controller.py", "            self.kept.clear()\n", ""),
+    Mutant("controller is in a hurry", "clusterd/machine.py", "at + getattr(self.timing, wait.bound)", "at"),
     Mutant(
-        "controller never ends an incident",
-        "clusterd/controller.py",
-        "            case StatusReported() if kept.code == 0:\n                self._finish()",
-        "            case StatusReported() if kept.code == 0:\n                pass",
-    ),
-    Mutant(
-        "controller reuses a name",
-        "clusterd/controller.py",
-        "            self.incident += 1\n",
-        "            self.incident = 1\n",
+        "controller keeps an incident's reports", "clusterd/machine.py", "if self.state is not State.INIT:", "if True:"
     ),
     Mutant(
-        "controller never recovers",
-        "clusterd/controller.py",
-        "PREFERENCE = (Strategy.RECOVER, Strategy.EXIT)",
-        "PREFERENCE = (Strategy.EXIT, Strategy.RECOVER)",
+        "controller never ends an incident", "clusterd/recovery.py", "if good:\n            m.finish()\n", "if good:\n"
+    ),
+    Mutant("controller reuses a name", "clusterd/machine.py", "self.incident += 1\n", "self.incident = 1\n"),
+    Mutant(
+        "controller never recovers", "clusterd/choice.py", "LADDER = (S.RECOVER_IN_PLACE, S.RECOVER, ", "LADDER = ("
     ),
     Mutant(
         "controller restarts after a failure",
-        "clusterd/controller.py",
-        "            case StatusReported():\n                self._decide((Strategy.EXIT,), at)",
-        "            case StatusReported():\n                self._decide((Strategy.RECOVER,), at)",
+        "clusterd/choice.py",
+        "    S.RECOVER: (S.DUMP,),\n",
+        "    S.RECOVER: LADDER,\n",
     ),
 )
 

@@ -13,7 +13,10 @@ from heapq import heappop, heappush
 from random import Random
 from signal import SIGABRT, SIGKILL, SIGSEGV, SIGTERM
 
-from elastic_run.clusterd.controller import Controller, State
+from elastic_run.clusterd.controller import Controller
+from elastic_run.clusterd.machine import Ended, Out
+from elastic_run.clusterd.states import State
+from elastic_run.clusterd.terms import Terms
 from elastic_run.core.agent import Agent
 from elastic_run.core.commands import (
     BeginRendezvous,
@@ -26,6 +29,7 @@ from elastic_run.core.commands import (
     Spawn,
     Sweep,
 )
+from elastic_run.core.dialogue import Report, StopCompleted
 from elastic_run.core.events import (
     CallFinished,
     Event,
@@ -42,7 +46,7 @@ from elastic_run.core.events import (
     WorkerHung,
     WorkerStarted,
 )
-from elastic_run.core.vocabulary import Assignment, ExitStatus, Report, Site, StopCompleted, WorkerError
+from elastic_run.core.vocabulary import Assignment, ExitStatus, Site, WorkerError
 
 from .dice import (
     NEVER,
@@ -143,7 +147,8 @@ class World:
         setup = self.setup
         self.dice = Random(setup.seed + 1)
         self.agent = Agent(setup.policy, Site(0, "node-0", setup.ranks))
-        self.controller = Controller("job", setup.timing)
+        self.controller = Controller("job", Terms(ranks_per_node=setup.ranks), setup.timing)
+        self.controller.subscribe(0.0)
         for mishap in setup.mishaps:
             match mishap:
                 case Slow():
@@ -211,6 +216,11 @@ class World:
         if self.noise and not echo and not isinstance(fact, UNREPEATED) and self.dice.random() < self.noise.chance:
             self.later(self.dice.random() * self.noise.within, lambda: self.handle(fact, echo=True))
         self.cue(type(fact).__name__)
+
+    @property
+    def open_id(self) -> str:
+        """Id of the incident that the controller has open, or had last."""
+        return f"job-{self.controller.incident}"
 
     def lag(self) -> float:
         return self.dice.random() * self.setup.lag
@@ -414,11 +424,14 @@ class World:
             self.stopped_at = self.now
         self._signals(self.controller.report(report, self.now))
 
-    def _signals(self, signals: list[SignalReceived]) -> None:
-        for signal in signals:
-            self.judge.told(signal)
-            self.wire_at = max(self.wire_at, self.now + self.lag())
-            self.tell(self.wire_at - self.now, signal)
+    def _signals(self, told: list[Out]) -> None:
+        for out in told:
+            if isinstance(out, Ended):
+                self.controller.subscribe(self.now)
+            elif isinstance(out, SignalReceived):
+                self.judge.told(out)
+                self.wire_at = max(self.wire_at, self.now + self.lag())
+                self.tell(self.wire_at - self.now, out)
         if (due := self.controller.deadline()) is not None:
             self.later(due - self.now, lambda: self._signals(self.controller.tick(self.now)))
 

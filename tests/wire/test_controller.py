@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from elastic_run.clusterd.controller import Controller, State, Timing
-from elastic_run.core.events import SignalReceived
-from elastic_run.core.vocabulary import (
+from elastic_run.core.dialogue import (
     FaultReported,
     Report,
     SignalKind,
@@ -17,6 +16,7 @@ from elastic_run.core.vocabulary import (
     StrategiesOffered,
     Strategy,
 )
+from elastic_run.core.events import SignalReceived
 
 BOTH = StrategiesOffered((Strategy.RECOVER, Strategy.EXIT))
 SLOW = Timing(flush=1.0, release=10.0, report_wait=900.0)

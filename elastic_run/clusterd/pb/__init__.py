@@ -1,0 +1,1 @@
+"""Generated messages, one module for each .proto file."""

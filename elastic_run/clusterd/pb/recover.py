@@ -1,0 +1,162 @@
+"""Generated from protos/clusterd/recover.proto by `make protos`; do not edit."""
+
+from elastic_run.clusterd import messages as _messages
+
+FILE = (
+    b'\n\rrecover.proto"0\n\x06Status'
+    b'\x12\x12\n\x04code\x18\x01 \x01(\x05R\x04code\x12\x12\n\x04i'
+    b'nfo\x18\x02 \x01(\tR\x04info"6\n\nClient'
+    b'Info\x12\x14\n\x05jobId\x18\x01 \x01(\tR\x05jobI'
+    b'd\x12\x12\n\x04role\x18\x02 \x01(\tR\x04role"A\n\t'
+    b'FaultRank\x12\x16\n\x06rankId\x18\x01 \x01(\t'
+    b'R\x06rankId\x12\x1c\n\tfaultType\x18\x02 \x01'
+    b'(\tR\tfaultType"\xab\x02\n\x13Process'
+    b'ManageSignal\x12\x12\n\x04uuid\x18\x01 \x01('
+    b'\tR\x04uuid\x12\x14\n\x05jobId\x18\x02 \x01(\tR\x05j'
+    b'obId\x12\x1e\n\nsignalType\x18\x03 \x01(\tR'
+    b'\nsignalType\x12\x18\n\x07actions\x18\x04 '
+    b'\x03(\tR\x07actions\x12*\n\nfaultRank'
+    b's\x18\x05 \x03(\x0b2\n.FaultRankR\nfaul'
+    b'tRanks\x12&\n\x0echangeStrategy\x18'
+    b'\x06 \x01(\tR\x0echangeStrategy\x12\x18\n\x07'
+    b'timeout\x18\x07 \x01(\x03R\x07timeout\x12 \n'
+    b'\x0bnodeRankIds\x18\x08 \x03(\tR\x0bnodeR'
+    b'ankIds\x12 \n\x0bextraParams\x18\t \x01'
+    b'(\tR\x0bextraParams"x\n\x13StopCo'
+    b'mpleteRequest\x12\x14\n\x05jobId\x18\x01 '
+    b'\x01(\tR\x05jobId\x12\x1f\n\x06status\x18\x02 \x01('
+    b'\x0b2\x07.StatusR\x06status\x12*\n\nfau'
+    b'ltRanks\x18\x03 \x03(\x0b2\n.FaultRank'
+    b'R\nfaultRanks"z\n\x16RecoverSt'
+    b'rategyRequest\x12\x14\n\x05jobId\x18\x01 '
+    b'\x01(\tR\x05jobId\x12*\n\nfaultRanks\x18'
+    b'\x02 \x03(\x0b2\n.FaultRankR\nfaultR'
+    b'anks\x12\x1e\n\nstrategies\x18\x03 \x03(\tR'
+    b'\nstrategies"\x91\x01\n\x14RecoverSt'
+    b'atusRequest\x12\x14\n\x05jobId\x18\x01 \x01('
+    b'\tR\x05jobId\x12\x1f\n\x06status\x18\x02 \x01(\x0b2'
+    b'\x07.StatusR\x06status\x12\x1a\n\x08strat'
+    b'egy\x18\x03 \x01(\tR\x08strategy\x12&\n\x0eis'
+    b'olateRankIds\x18\x04 \x03(\tR\x0eisola'
+    b'teRankIds"W\n\x13ProcessFault'
+    b'Request\x12\x14\n\x05jobId\x18\x01 \x01(\tR\x05j'
+    b'obId\x12*\n\nfaultRanks\x18\x02 \x03(\x0b2'
+    b'\n.FaultRankR\nfaultRanks";'
+    b'\n\x11SwitchNicResponse\x12\x14\n\x05jo'
+    b'bID\x18\x01 \x01(\tR\x05jobID\x12\x10\n\x03msg\x18\x02'
+    b' \x01(\tR\x03msg"(\n\x10SwitchNicReq'
+    b'uest\x12\x14\n\x05jobID\x18\x01 \x01(\tR\x05jobI'
+    b'D".\n\nDeviceList\x12\x10\n\x03dev\x18\x01 '
+    b'\x03(\tR\x03dev\x12\x0e\n\x02op\x18\x02 \x03(\x08R\x02op"'
+    b'\x9b\x01\n\nSwitchNics\x12\x14\n\x05jobID\x18\x01'
+    b' \x01(\tR\x05jobID\x12/\n\x06nicOps\x18\x02 \x03'
+    b'(\x0b2\x17.SwitchNics.NicOpsEnt'
+    b'ryR\x06nicOps\x1aF\n\x0bNicOpsEntry'
+    b'\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12!\n\x05val'
+    b'ue\x18\x02 \x01(\x0b2\x0b.DeviceListR\x05va'
+    b'lue:\x028\x01"N\n\x0eSwitchRankList'
+    b'\x12\x16\n\x06rankID\x18\x01 \x03(\tR\x06rankID\x12'
+    b'\x0e\n\x02op\x18\x02 \x03(\x08R\x02op\x12\x14\n\x05jobId\x18'
+    b'\x03 \x01(\tR\x05jobId"<\n\x0cSwitchRes'
+    b'ult\x12\x14\n\x05jobId\x18\x01 \x01(\tR\x05jobId'
+    b'\x12\x16\n\x06result\x18\x02 \x01(\x08R\x06result"'
+    b' \n\x0cStressOpList\x12\x10\n\x03ops\x18\x01 '
+    b'\x03(\x03R\x03ops"\xdd\x01\n\x0fStressTestPa'
+    b'ram\x12\x14\n\x05jobID\x18\x01 \x01(\tR\x05jobID'
+    b'\x12C\n\x0bstressParam\x18\x02 \x03(\x0b2!.S'
+    b'tressTestParam.StressPara'
+    b'mEntryR\x0bstressParam\x12 \n\x0bal'
+    b'lNodesOps\x18\x03 \x03(\x03R\x0ballNodes'
+    b'Ops\x1aM\n\x10StressParamEntry\x12\x10'
+    b'\n\x03key\x18\x01 \x01(\tR\x03key\x12#\n\x05value'
+    b'\x18\x02 \x01(\x0b2\r.StressOpListR\x05va'
+    b'lue:\x028\x01")\n\x11StressTestRequ'
+    b'est\x12\x14\n\x05jobID\x18\x01 \x01(\tR\x05jobID'
+    b'"<\n\x12StressTestResponse\x12\x14\n'
+    b'\x05jobID\x18\x01 \x01(\tR\x05jobID\x12\x10\n\x03ms'
+    b'g\x18\x02 \x01(\tR\x03msg"\xc5\x01\n\x14StressTe'
+    b'stRankParams\x12H\n\x0bstressPar'
+    b'am\x18\x01 \x03(\x0b2&.StressTestRank'
+    b'Params.StressParamEntryR\x0b'
+    b'stressParam\x12\x14\n\x05jobId\x18\x02 \x01('
+    b'\tR\x05jobId\x1aM\n\x10StressParamEn'
+    b'try\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12#\n\x05'
+    b'value\x18\x02 \x01(\x0b2\r.StressOpLis'
+    b'tR\x05value:\x028\x01"@\n\x12StressTes'
+    b'tOpResult\x12\x12\n\x04code\x18\x01 \x01(\tR\x04'
+    b'code\x12\x16\n\x06result\x18\x02 \x01(\tR\x06res'
+    b'ult"\xb1\x01\n\x14StressTestRankRes'
+    b'ult\x12E\n\nrankResult\x18\x01 \x03(\x0b2%'
+    b'.StressTestRankResult.Ran'
+    b'kResultEntryR\nrankResult\x1a'
+    b'R\n\x0fRankResultEntry\x12\x10\n\x03key'
+    b'\x18\x01 \x01(\tR\x03key\x12)\n\x05value\x18\x02 \x01('
+    b'\x0b2\x13.StressTestOpResultR\x05v'
+    b'alue:\x028\x01"\xc9\x01\n\x10StressTestRe'
+    b'sult\x12\x14\n\x05jobId\x18\x01 \x01(\tR\x05jobI'
+    b'd\x12G\n\x0cstressResult\x18\x02 \x03(\x0b2#'
+    b'.StressTestResult.StressR'
+    b'esultEntryR\x0cstressResult\x1a'
+    b'V\n\x11StressResultEntry\x12\x10\n\x03k'
+    b'ey\x18\x01 \x01(\tR\x03key\x12+\n\x05value\x18\x02 '
+    b'\x01(\x0b2\x15.StressTestRankResul'
+    b'tR\x05value:\x028\x012\xd4\x06\n\x07Recover\x12'
+    b'\x1c\n\x04Init\x12\x0b.ClientInfo\x1a\x07.St'
+    b'atus\x12 \n\x08Register\x12\x0b.Client'
+    b'Info\x1a\x07.Status\x12C\n\x1cSubscrib'
+    b'eProcessManageSignal\x12\x0b.Cl'
+    b'ientInfo\x1a\x14.ProcessManageS'
+    b'ignal0\x01\x123\n\x12ReportStopComp'
+    b'lete\x12\x14.StopCompleteReques'
+    b't\x1a\x07.Status\x129\n\x15ReportRecov'
+    b'erStrategy\x12\x17.RecoverStrat'
+    b'egyRequest\x1a\x07.Status\x125\n\x13Re'
+    b'portRecoverStatus\x12\x15.Recov'
+    b'erStatusRequest\x1a\x07.Status\x12'
+    b'3\n\x12ReportProcessFault\x12\x14.P'
+    b'rocessFaultRequest\x1a\x07.Stat'
+    b'us\x12#\n\x0bHealthCheck\x12\x0b.Clien'
+    b'tInfo\x1a\x07.Status\x127\n\x15Subscri'
+    b'beNotifySwitch\x12\x0b.ClientIn'
+    b'fo\x1a\x0f.SwitchRankList0\x01\x12.\n\x14'
+    b'ReplySwitchNicResult\x12\r.Sw'
+    b'itchResult\x1a\x07.Status\x12E\n\x1dSu'
+    b'bscribeNotifyExecStressTe'
+    b'st\x12\x0b.ClientInfo\x1a\x15.StressT'
+    b'estRankParams0\x01\x123\n\x15ReplyS'
+    b'tressTestResult\x12\x11.StressT'
+    b'estResult\x1a\x07.Status\x12&\n\x0eSwi'
+    b'tchNicTrack\x12\x0b.SwitchNics\x1a'
+    b'\x07.Status\x12C\n\x18SubscribeSwit'
+    b'chNicSignal\x12\x11.SwitchNicRe'
+    b'quest\x1a\x12.SwitchNicResponse'
+    b"0\x01\x12'\n\nStressTest\x12\x10.Stress"
+    b'TestParam\x1a\x07.Status\x12H\n\x1bSub'
+    b'scribeStressTestResponse\x12'
+    b'\x12.StressTestRequest\x1a\x13.Str'
+    b'essTestResponse0\x01b\x06proto3'
+)
+_made = _messages.load(FILE)
+METHODS = _made.methods
+Status = _made.classes["Status"]
+ClientInfo = _made.classes["ClientInfo"]
+FaultRank = _made.classes["FaultRank"]
+ProcessManageSignal = _made.classes["ProcessManageSignal"]
+StopCompleteRequest = _made.classes["StopCompleteRequest"]
+RecoverStrategyRequest = _made.classes["RecoverStrategyRequest"]
+RecoverStatusRequest = _made.classes["RecoverStatusRequest"]
+ProcessFaultRequest = _made.classes["ProcessFaultRequest"]
+SwitchNicResponse = _made.classes["SwitchNicResponse"]
+SwitchNicRequest = _made.classes["SwitchNicRequest"]
+DeviceList = _made.classes["DeviceList"]
+SwitchNics = _made.classes["SwitchNics"]
+SwitchRankList = _made.classes["SwitchRankList"]
+SwitchResult = _made.classes["SwitchResult"]
+StressOpList = _made.classes["StressOpList"]
+StressTestParam = _made.classes["StressTestParam"]
+StressTestRequest = _made.classes["StressTestRequest"]
+StressTestResponse = _made.classes["StressTestResponse"]
+StressTestRankParams = _made.classes["StressTestRankParams"]
+StressTestOpResult = _made.classes["StressTestOpResult"]
+StressTestRankResult = _made.classes["StressTestRankResult"]
+StressTestResult = _made.classes["StressTestResult"]
