@@ -82,7 +82,8 @@ class Machine:
     def finish(self) -> None:
         """The end of every incident is the end of the stream."""
         self.reset()
-        self.out.append(Ended())
+        if self.subscribed:
+            self.out.append(Ended())
         self.subscribed, self.alive_at = False, None
 
     def tell(

@@ -100,6 +100,7 @@ def overdue(m: Machine, at: float) -> None:
         case State.PAUSED:
             kill(m)
         case State.WAIT_ISOLATE:
+            m.case.struck.add(Strategy.SCALE_IN)
             _decide(m, at)
         case _:
             pause(m, at)
@@ -322,5 +323,6 @@ def _network(ranks: tuple[FaultRank, ...]) -> bool:
 
 
 def _rescheduled(m: Machine) -> bool:
-    """The job runs, and at least one node with a fault was replaced, unless all start again in place."""
-    return m.running and (m.case.in_place or bool(_nodes(m) & m.case.replaced))
+    """The job runs, and at least one node with a fault was replaced, if there is one that must be."""
+    nodes = _nodes(m)
+    return m.running and (m.case.in_place or not nodes or bool(nodes & m.case.replaced))

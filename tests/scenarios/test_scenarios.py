@@ -1,4 +1,7 @@
-"""Each transcript in this folder, played again. `pytest --rewrite` writes what happens now; review the diff."""
+"""Each transcript in this folder, played again: of the agent, and in controller/ of ClusterD's side.
+
+`pytest --rewrite` writes what happens now; review the diff.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from .desk import Desk
 from .stage import Stage
 
-TEXTS = sorted(Path(__file__).parent.glob("*.txt"))
+TEXTS = sorted(Path(__file__).parent.rglob("*.txt"))
 RULE = "----"
 
 
-def played(text: str) -> str:
+def played(text: str, stage: Stage | Desk) -> str:
     """The transcript with the trace under each command as it is now. Blocks are separated by empty lines."""
-    stage, blocks = Stage(), []
+    blocks = []
     for block in text.strip().split("\n\n"):
         if block.startswith("#"):
             blocks.append(block)
@@ -30,7 +34,7 @@ def played(text: str) -> str:
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
     text = path.read_text()
-    now = played(text)
+    now = played(text, Desk() if path.parent.name == "controller" else Stage())
     if request.config.getoption("rewrite"):
         path.write_text(now)
     else:
@@ -38,4 +42,5 @@ def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
 
 
 def test_there_are_scenarios() -> None:
-    assert len(TEXTS) >= 20
+    assert {path.parent.name for path in TEXTS} == {"scenarios", "controller"}
+    assert len(TEXTS) >= 60

@@ -1,15 +1,23 @@
-"""ClusterD's side of one job: the path of a software fault, and that it is never stuck."""
+"""ClusterD's side of jobs, in any order of events: never stuck, never two subscribers, every report answered once.
+
+What is said in which case stands in tests/scenarios/controller and, recorded, in test_traces.py.
+"""
 
 from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from elastic_run.clusterd.controller import Controller, State, Timing
+from elastic_run.clusterd.controller import Controller
+from elastic_run.clusterd.machine import Answered, Ended, Out
+from elastic_run.clusterd.registry import Declared, Registry
+from elastic_run.clusterd.states import WAITS, State
+from elastic_run.clusterd.terms import CLUSTERD, EMBEDDED, FAST, Terms
 from elastic_run.core.dialogue import (
+    FaultRank,
     FaultReported,
-    Report,
+    FaultType,
     SignalKind,
     StatusReported,
     StopCompleted,
@@ -18,161 +26,195 @@ from elastic_run.core.dialogue import (
 )
 from elastic_run.core.events import SignalReceived
 
-BOTH = StrategiesOffered((Strategy.RECOVER, Strategy.EXIT))
-SLOW = Timing(flush=1.0, release=10.0, report_wait=900.0)
-
-
-def kinds(signals: list[SignalReceived]) -> list[SignalKind]:
-    return [signal.kind for signal in signals]
-
-
-def to_status(controller: Controller, at: float = 0.0) -> None:
-    controller.report(FaultReported((1,)), at)
-    controller.report(StopCompleted(), at)
-    controller.report(BOTH, at)
-
-
-def test_a_fault_is_stopped_diagnosed_and_recovered_from() -> None:
-    controller = Controller("job")
-    assert controller.report(FaultReported((3,)), 0.0) == [SignalReceived("job-1", SignalKind.STOP_TRAIN, (3,))]
-    assert controller.report(StopCompleted(), 1.0) == [SignalReceived("job-1", SignalKind.GLOBAL_FAULT, (3,))]
-    assert controller.report(BOTH, 2.0) == [SignalReceived("job-1", SignalKind.CHANGE_STRATEGY, (3,), Strategy.RECOVER)]
-    assert controller.report(StatusReported(0, Strategy.RECOVER), 3.0) == []
-    assert (controller.state, controller.deadline()) == (State.INIT, None)
-
-
-def test_each_incident_has_an_id_of_its_own() -> None:
-    controller = Controller("job")
-    to_status(controller)
-    controller.report(StatusReported(0, Strategy.RECOVER), 0.0)
-    (stop,) = controller.report(FaultReported((0,)), 1.0)
-    assert (stop.uuid, stop.ranks) == ("job-2", (0,))
-
-
-def test_late_faults_are_merged() -> None:
-    controller = Controller("job")
-    controller.report(FaultReported((8,)), 0.0)
-    assert controller.report(FaultReported((1, 8)), 0.0) == []
-    (told,) = controller.report(StopCompleted(), 0.0)
-    assert told.ranks == (1, 8)
-
-
-def test_exit_is_chosen_when_nothing_else_is_offered_and_needs_no_offer() -> None:
-    for offered in (StrategiesOffered((Strategy.EXIT,)), StrategiesOffered(())):
-        controller = Controller("job")
-        controller.report(FaultReported((1,)), 0.0)
-        controller.report(StopCompleted(), 0.0)
-        (told,) = controller.report(offered, 0.0)
-        assert told.strategy is Strategy.EXIT
-        assert controller.state is State.INIT
-
-
-def test_a_recovery_that_failed_ends_in_exit() -> None:
-    controller = Controller("job")
-    to_status(controller)
-    (told,) = controller.report(StatusReported(1, Strategy.RECOVER), 0.0)
-    assert told.strategy is Strategy.EXIT
-    assert controller.state is State.INIT
-
-
-def test_what_is_told_a_second_time_changes_nothing() -> None:
-    controller = Controller("job", SLOW)
-    controller.report(FaultReported((1,)), 0.0)
-    controller.report(StopCompleted(), 0.0)
-    assert controller.report(StopCompleted(), 1.0) == []
-    assert controller.deadline() == 11.0
-    controller.tick(11.0)
-    controller.report(BOTH, 11.0)
-    for again in (StopCompleted(), BOTH):
-        assert controller.report(again, 12.0) == []
-    assert (controller.state, controller.deadline()) == (State.WAIT_STATUS, 911.0)
-
-
-def test_the_embedded_controller_waits_for_nothing_but_reports() -> None:
-    controller = Controller("job")
-    controller.report(FaultReported((1,)), 5.0)
-    assert controller.deadline() == 905.0
-
-
-def test_the_waits_of_clusterd_are_kept() -> None:
-    controller = Controller("job", SLOW)
-    controller.report(FaultReported((1,)), 0.0)
-    assert controller.report(StopCompleted(), 5.0) == []
-    assert controller.deadline() == 16.0
-    assert controller.tick(15.9) == []
-    assert kinds(controller.tick(16.0)) == [SignalKind.GLOBAL_FAULT]
-
-
-def test_an_early_report_waits_for_its_turn() -> None:
-    controller = Controller("job", SLOW)
-    controller.report(FaultReported((1,)), 0.0)
-    controller.report(BOTH, 0.0)
-    controller.report(StopCompleted(), 0.0)
-    assert kinds(controller.tick(11.0)) == [SignalKind.GLOBAL_FAULT, SignalKind.CHANGE_STRATEGY]
-
-
-def test_reports_of_a_dead_incident_are_forgotten_with_it() -> None:
-    controller = Controller("job")
-    controller.report(StatusReported(0, Strategy.RECOVER), 0.0)
-    assert controller.state is State.INIT
-    to_status(controller)
-    assert controller.state is State.WAIT_STATUS
-
-
-def test_silence_ends_in_exit() -> None:
-    for reports in ([], [StopCompleted()], [StopCompleted(), BOTH]):
-        controller = Controller("job", Timing(report_wait=5.0))
-        controller.report(FaultReported((1,)), 0.0)
-        for report in reports:
-            controller.report(report, 0.0)
-        assert controller.tick(4.9) == []
-        (told,) = controller.tick(5.0)
-        assert told.strategy is Strategy.EXIT
-        assert controller.state is State.INIT
-
-
-REPORTS = st.one_of(
-    st.builds(FaultReported, st.lists(st.integers(0, 3), max_size=3).map(tuple)),
-    st.builds(StopCompleted, st.integers(0, 500)),
-    st.builds(StrategiesOffered, st.lists(st.sampled_from(Strategy), max_size=2).map(tuple)),
-    st.builds(StatusReported, st.sampled_from([0, 1, 405]), st.sampled_from(Strategy)),
+JOBS = ("a", "b")
+TRAINS = (State.INIT, State.SCALED_IN)
+DECLARED = st.builds(
+    Declared,
+    st.builds(
+        Terms,
+        st.lists(st.sampled_from([s for s in Strategy if s is not Strategy.EXIT]), unique=True).map(tuple),
+        nodes=st.integers(1, 3),
+        ranks_per_node=st.integers(1, 3),
+        framework=st.sampled_from(["pytorch", "other"]),
+        grace_exit=st.booleans(),
+        hot_switch=st.booleans(),
+        rescheduling=st.booleans(),
+        scheduled=st.booleans(),
+        reschedule_wait=st.sampled_from([30.0, 270.0]),
+    ),
+    st.booleans(),
 )
+FAULTS = st.lists(st.builds(FaultRank, st.integers(0, 9), st.sampled_from(FaultType)), max_size=3)
+REPORTS = st.one_of(
+    st.builds(FaultReported, FAULTS.map(tuple)),
+    st.builds(StopCompleted, st.sampled_from([0, 401, 404, 499])),
+    st.builds(StrategiesOffered, st.lists(st.sampled_from(Strategy), max_size=4).map(tuple)),
+    st.builds(
+        StatusReported,
+        st.sampled_from([0, 1, 201, 405, 406, 499]),
+        st.one_of(st.none(), st.sampled_from(Strategy)),
+        st.lists(st.integers(0, 9), max_size=2).map(tuple),
+    ),
+)
+ON_REQUEST = (SignalKind.HOT_SWITCH, SignalKind.KEEP_ALIVE, SignalKind.KILL_MASTER)
+"""Signals that may belong to no incident."""
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Whatever is reported in whatever order, the controller always has a way on."""
-
     def __init__(self) -> None:
         super().__init__()
         self.at = 0.0
-        self.controller = Controller("job", SLOW)
+        self.tickets = 0
+        self.open: dict[str, set[int]] = {job: set() for job in JOBS}
+        self.listening: set[str] = set()
+        self.ids: dict[str, str] = {}
+        self.registry = Registry("test")
 
-    @rule(report=REPORTS)
-    def report(self, report: Report) -> None:
-        self.belongs(self.controller.report(report, self.at))
+    def took(self, job: str, told: list[Out]) -> None:
+        for out in told:
+            match out:
+                case Answered():
+                    self.open[job].remove(out.ticket)  # KeyError: answered twice
+                case Ended():
+                    assert job in self.listening
+                    self.listening.discard(job)
+                case SignalReceived():
+                    assert job in self.listening, "told to nobody"
+                    assert out.uuid or out.kind in ON_REQUEST or out.strategy is Strategy.MIGRATE
+                    if out.uuid:
+                        assert self.ids.setdefault(out.uuid, job) == job, "an id of two jobs"
 
-    @rule(seconds=st.floats(0, 1000))
-    def time_passes(self, seconds: float) -> None:
-        self.at += seconds
-        self.belongs(self.controller.tick(self.at))
+    @rule(timing=st.sampled_from([CLUSTERD, FAST, EMBEDDED]))
+    def another_server(self, timing: object) -> None:
+        """It starts with what is declared; every stream has broken."""
+        self.registry = Registry(f"test{self.at}", timing, declared=self.registry.declared)  # type: ignore[arg-type]
+        self.open = {job: set() for job in JOBS}
+        self.listening.clear()
 
-    @precondition(lambda self: self.controller.deadline() is not None)
-    @rule()
-    def nothing_more_is_said(self) -> None:
-        for _ in range(len(State)):
-            deadline = self.controller.deadline()
-            if deadline is not None:
-                self.at = max(self.at, deadline)
-                self.belongs(self.controller.tick(self.at))
-        assert self.controller.state is State.INIT
+    @rule(job=st.sampled_from(JOBS), declared=DECLARED)
+    def declare(self, job: str, declared: Declared) -> None:
+        self.registry.declare(job, declared)
 
-    def belongs(self, signals: list[SignalReceived]) -> None:
-        assert all(signal.uuid == self.controller.uuid for signal in signals)
+    @rule(job=st.sampled_from(JOBS))
+    def delete(self, job: str) -> None:
+        self.took(job, self.registry.delete(job))
+        assert job not in self.listening
+        assert not self.open[job]
+
+    @rule(job=st.sampled_from(JOBS))
+    def register(self, job: str) -> None:
+        first, _ = self.registry.init(job)
+        second, _ = self.registry.register(job, self.at)
+        known = job in self.registry.declared
+        assert first in ((0, 403) if known or job in self.registry.initialised else (502,))
+        assert (second == 0) == (job in self.registry.controllers)
+
+    @rule(job=st.sampled_from(JOBS))
+    def subscribe(self, job: str) -> None:
+        told = self.registry.subscribe(job, self.at)
+        assert (told is None) == (job not in self.registry.controllers)
+        if told is not None:
+            self.listening.add(job)
+            self.took(job, told)
+            assert self.registry.controllers[job].state is State.INIT or self.registry.controllers[job].intake.seen
+
+    @rule(job=st.sampled_from(JOBS))
+    def leave(self, job: str) -> None:
+        if job in self.listening:
+            told = self.registry.controllers[job].unsubscribe(self.at)
+            self.listening.discard(job)
+            self.took(job, self.registry.moved(job, told))
+
+    @rule(job=st.sampled_from(JOBS), report=REPORTS)
+    def report(self, job: str, report: FaultReported) -> None:
+        self.tickets += 1
+        self.open[job].add(self.tickets)
+        self.took(job, self.registry.report(job, report, self.at, self.tickets))
+
+    @rule(job=st.sampled_from(JOBS), faults=FAULTS, ailing=st.frozensets(st.integers(0, 9), max_size=2))
+    def devices(self, job: str, faults: list[FaultRank], ailing: frozenset[int]) -> None:
+        self.cluster(job, lambda c: c.devices(frozenset(faults), ailing, self.at))
+
+    @rule(job=st.sampled_from(JOBS), node=st.integers(0, 3))
+    def node_back(self, job: str, node: int) -> None:
+        self.cluster(job, lambda c: c.node_back(node, self.at))
+
+    @rule(job=st.sampled_from(JOBS), node=st.integers(0, 3))
+    def node_gone(self, job: str, node: int) -> None:
+        self.cluster(job, lambda c: c.node_gone(node, self.at))
+
+    @rule(job=st.sampled_from(JOBS), running=st.booleans())
+    def runs(self, job: str, running: bool) -> None:
+        self.cluster(job, lambda c: c.runs(running, self.at))
+
+    @rule(job=st.sampled_from(JOBS), done=st.booleans())
+    def operate(self, job: str, done: bool) -> None:
+        self.cluster(job, lambda c: c.switch_links(((0, True),), self.at)[1])
+        self.cluster(job, lambda c: c.links_switched(done, self.at))
+
+    @rule(job=st.sampled_from(JOBS), code=st.sampled_from("01234"))
+    def stress(self, job: str, code: str) -> None:
+        self.cluster(job, lambda c: c.stress_test(((0, (0,)),), self.at)[1])
+        self.cluster(job, lambda c: c.stress_tested({0: {code}}, self.at))
+
+    def cluster(self, job: str, tell: object) -> None:
+        if job in self.registry.controllers:
+            self.took(job, self.registry.moved(job, tell(self.registry.controllers[job])))  # type: ignore[operator]
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 5.0, 15.0, 100.0, 1000.0]))
+    def wait(self, seconds: float) -> None:
+        until = self.at + seconds
+        while (due := self.registry.deadline()) is not None and due <= until:
+            self.at = max(self.at, due)
+            for job, told in self.registry.tick(self.at):
+                self.took(job, told)
+        self.at = until
 
     @invariant()
     def every_wait_has_an_end(self) -> None:
-        assert (self.controller.state is State.INIT) == (self.controller.deadline() is None)
+        for controller in self.registry.controllers.values():
+            assert (controller.until is None) == (controller.state in TRAINS)
+            assert controller.until is None or controller.until > self.at
+
+    @invariant()
+    def who_waits_for_an_answer_waits_in_a_place(self) -> None:
+        for job, tickets in self.open.items():
+            controller = self.registry.controllers.get(job)
+            assert tickets == ({t for t, _ in controller.case.blocked} if controller else set())
+
+    @invariant()
+    def a_subscriber_is_known_as_one(self) -> None:
+        assert {job for job, c in self.registry.controllers.items() if c.subscribed} == self.listening
+
+    def teardown(self) -> None:
+        """Left alone, every job comes to rest: no chain of waits is longer than this."""
+        for _ in range(40):
+            self.wait(1000.0)
+        assert {c.state for c in self.registry.controllers.values()} <= set(TRAINS)
 
 
+AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+def test_every_state_but_training_has_an_end_with_a_reason() -> None:
+    assert set(WAITS) == set(State) - set(TRAINS)
+    assert all(wait.overdue for wait in WAITS.values())
+
+
+def test_each_incident_of_a_job_has_an_id_of_its_own() -> None:
+    controller = Controller("job")
+    seen = []
+    for _ in range(3):
+        controller.subscribe(0.0)
+        told = controller.report(FaultReported((FaultRank(0),)), 0.0)
+        seen += [out.uuid for out in told if isinstance(out, SignalReceived)]
+    assert seen == ["job-1", "job-2", "job-3"]
+
+
+def test_more_jobs_than_it_serves_are_refused() -> None:
+    registry = Registry("test")
+    registry.controllers = {str(i): Controller(str(i)) for i in range(10_000)}
+    registry.declare("one more", Declared(Terms()))
+    assert registry.init("one more")[0] == 0
+    assert registry.register("one more", 0.0)[0] == 500
