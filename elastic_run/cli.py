@@ -29,7 +29,9 @@ Exit codes
 summary.json in the run directory says whose the code is.
 \b
 Commands
-  elastic-run version     (a script of that name: ./version, or after --)
+  elastic-run version
+  elastic-run server      run a fault centre that speaks ClusterD's protocol; see elastic-run server --help
+(a script of such a name: ./version, or after --)
 """
 
 
@@ -73,7 +75,13 @@ def version(args: Sequence[str]) -> int:
     return ExitCode.OK
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"version": version}
+def server(args: Sequence[str]) -> int:
+    from elastic_run.clusterd.commandline import server as command
+
+    return int(command.main(list(args), prog_name="elastic-run server", standalone_mode=False) or 0)
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"version": version, "server": server}
 """Only the first word of the command line names a command; any later word is the script."""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 TOP = Path(__file__).parent.parent
-FILES = {"recover": "protos/clusterd/recover.proto"}
+FILES = {"recover": "protos/clusterd/recover.proto", "operator": "protos/operator.proto"}
 WIDTH = 100
 
 MODULE = '''"""Generated from {source} by `make protos`; do not edit."""

@@ -21,7 +21,7 @@ AT_THE_TOP: dict[str, tuple[str, ...]] = {
     "": ("python",),
     "__main__": ("cli",),
     "api": ("compose", "errors"),
-    "cli": ("", "clusterd.server", "compose", "errors", "observe", "plan", "rendezvous.environment"),
+    "cli": ("", "clusterd.commandline", "compose", "errors", "observe", "plan", "rendezvous.environment"),
     "errors": (),
     "python": ("errors",),
     "recover_manager": ("clusterd", "errors"),
@@ -30,11 +30,12 @@ AT_THE_TOP: dict[str, tuple[str, ...]] = {
 EXCEPTIONS = {"supervisor.channel": ("worker.messages",)}
 """Beyond itself, the core, the errors and the version, which every package but core and worker may import."""
 HOMES = {
-    "click": ("cli", "plan.flags"),
+    "click": ("cli", "clusterd.commandline", "plan.flags"),
     "ctypes": ("devices.ascend_dcmi", "supervisor.logs", "supervisor.main_program", "supervisor.orphans"),
     "google": ("clusterd", "fleet"),
     "grpc": ("clusterd", "fleet"),
     "rich": ("observe.console",),
+    "tomli": ("clusterd.commandline",),
     "torch": ("api", "supervisor.store_host", "supervisor.torch_host"),
 }
 """Where a module that costs time or memory may be imported; what is neither here nor in the stdlib, nowhere."""

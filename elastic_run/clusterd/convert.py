@@ -12,6 +12,7 @@ from elastic_run.core.dialogue import (
     FaultReported,
     FaultType,
     Report,
+    Ruler,
     SignalKind,
     StatusReported,
     StopCompleted,
@@ -138,3 +139,56 @@ def fault_ranks(faults: Iterable[FaultRank]) -> list[pb.FaultRank]:
 def _faults(ranks: Iterable[pb.FaultRank]) -> tuple[FaultRank, ...]:
     found = ((number(rank.rankId), _FAULT_TYPES.get(rank.faultType, FaultType.OTHER)) for rank in ranks)
     return tuple(FaultRank(rank, kind) for rank, kind in found if rank is not None)
+
+
+# -- the job's side
+
+KEEP_ALIVE = SIGNALS[SignalKind.KEEP_ALIVE]
+MAY_LACK_ID = (SignalKind.HOT_SWITCH, SignalKind.KILL_MASTER)
+"""Besides migration, a CHANGE_STRATEGY. All else without an id is what a forgotten incident still had to say."""
+
+
+def signal_of(message: pb.ProcessManageSignal) -> tuple[SignalReceived | None, list[str]]:
+    """The fact in a signal, or None; and what in it is not known, in words."""
+    kind = _SIGNALS.get(message.signalType)
+    if kind is None:
+        return None, [f"{message.signalType!r}"]
+    odd = [f"action {word!r}" for word in message.actions if word not in _ACTIONS]
+    strategy = _STRATEGIES.get(message.changeStrategy)
+    if kind is SignalKind.CHANGE_STRATEGY and strategy is None:
+        return None, [*odd, f"strategy {message.changeStrategy!r}"]
+    if not message.uuid and kind not in MAY_LACK_ID and strategy is not Strategy.MIGRATE:
+        return None, odd
+    nodes = (number(node) for node in message.nodeRankIds)
+    fact = SignalReceived(
+        message.uuid,
+        kind,
+        _faults(message.faultRanks),
+        strategy,
+        tuple(_ACTIONS[word] for word in message.actions if word in _ACTIONS),
+        tuple(node for node in nodes if node is not None),
+        float(max(0, message.timeout)),
+        in_place=message.extraParams == IN_PLACE,
+        last=message.extraParams == LAST,
+        source=Ruler.CLUSTERD,
+    )
+    return fact, odd
+
+
+def request_of(job: str, report: Report) -> tuple[str, object]:
+    """Method and request of a report. `status` is always set: servers exist that do not survive its absence."""
+    match report:
+        case FaultReported():
+            return "ReportProcessFault", pb.ProcessFaultRequest(jobId=job, faultRanks=fault_ranks(report.ranks))
+        case StopCompleted():
+            return "ReportStopComplete", pb.StopCompleteRequest(jobId=job, status=pb.Status(code=report.code))
+        case StrategiesOffered():
+            words = [STRATEGIES[strategy] for strategy in report.strategies]
+            return "ReportRecoverStrategy", pb.RecoverStrategyRequest(jobId=job, strategies=words)
+        case StatusReported():
+            word = STRATEGIES[report.strategy] if report.strategy else ""
+            isolate = [str(rank) for rank in report.isolate]
+            status = pb.Status(code=report.code)
+            return "ReportRecoverStatus", pb.RecoverStatusRequest(
+                jobId=job, status=status, strategy=word, isolateRankIds=isolate
+            )

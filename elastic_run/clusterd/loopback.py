@@ -22,6 +22,9 @@ class Loopback:
     def send(self, call: Call) -> None:
         self._pass_on(self._controller.report(call.report, time.monotonic(), call.seq))
 
+    def renew(self) -> None:
+        """There is nothing to subscribe to."""
+
     def tick(self) -> None:
         self._pass_on(self._controller.tick(time.monotonic()))
 

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from signal import SIGTERM
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from elastic_run.clusterd.controller import Controller
 from elastic_run.clusterd.loopback import Loopback
@@ -48,6 +48,11 @@ from elastic_run.supervisor.terminal import Terminal
 from elastic_run.supervisor.warm import Kind
 from elastic_run.supervisor.workers import Workers, open_standard_streams
 from elastic_run.supervisor.writer import Writer
+
+if TYPE_CHECKING:
+    from elastic_run.clusterd.channel import Certificates
+    from elastic_run.clusterd.client import Client
+    from elastic_run.clusterd.routes import Routes
 
 DISK_WAIT = 5.0
 """For the file system of the run directory at the end."""
@@ -92,6 +97,8 @@ class _Job:
         self.rendezvous = _rendezvous(plan)
         self.alone = _hold(plan.nodes.alone_at) if plan.nodes.alone_at is not None else None
         self.services = Services(plan, self.inbox.post, self.sources, self.terminal.say)
+        self.client: Client | None = None
+        self.certificates = _certificates(plan)
         self.places = take_places(plan, self.job, self.writer, self.terminal.say)
         self.streams = Streams(plan, self.places.run, self.host, self.writer, on_terminal)
 
@@ -100,11 +107,13 @@ class _Job:
         processes = Processes(self.job, self._last_words, self.streams.keep_error, self._guard)
         _make(self.places.scratch)  # only now: the guard, which removes it, is there
         self.logs = self._follow_logs()
+        self.client = self._client()
         agent = Agent(self.plan.policy, Site(self.plan.nodes.rank, self.host, self.plan.workers))
         watch = Watch(agent, self.terminal.say, self.writer.replace, self.places.run, self.streams.logs_of)
         watch.summary_file = Path(self.plan.summary_file).absolute() if self.plan.summary_file else None
         terms = Terms(ranks_per_node=self.plan.workers)
-        controller = Loopback(Controller(self.places.run_id, terms), self.inbox.post)
+        embedded = Loopback(Controller(self.places.run_id, terms), self.inbox.post)
+        controller = self._controllers(embedded)
         self.services.start(self.job, self.places, processes, self.streams)
         workers = self._workers(processes)
         warm = self._warm(processes)
@@ -126,12 +135,34 @@ class _Job:
             self.terminal.say(f"OMP_NUM_THREADS={self.plan.threads} for each rank, from the cores of this machine")
         if self.alone is not None:
             self.terminal.say("this node trains alone, as --nnodes 1:MAX allows; others cannot join it later")
+        if self.client is not None:
+            self.client.start()
         left = self._supervise(loop, agent)
         if store is not None:
             store.close()
         return self._close(left, watch, processes)
 
     # -- the parts
+
+    def _client(self) -> Client | None:
+        """Of ClusterD, if the job belongs to one; grpc is loaded only then."""
+        told = self.plan.clusterd
+        if told is None:
+            return None
+        from elastic_run.clusterd.channel import open_channel
+        from elastic_run.clusterd.client import Client
+
+        if told.note:
+            self.terminal.say(f"ClusterD at {told.target}: {told.note}")
+        channel = open_channel(told.target, self.certificates)
+        return Client(channel, told.target, told.job, self.inbox.post, self.terminal.say)
+
+    def _controllers(self, embedded: Loopback) -> Loopback | Routes:
+        if self.client is None:
+            return embedded
+        from elastic_run.clusterd.routes import Routes
+
+        return Routes(embedded, self.client)
 
     def _guard(self, leaders: Callable[[], Mapping[int, int]], answered: Callable[[], list[Event]]) -> Guard:
         def replaced(dead: socket.socket, new: socket.socket) -> None:
@@ -263,6 +294,8 @@ class _Job:
         plain = self.plan.plain_exit_code and left.origin is not Origin.LAUNCHER
         code = min(left.code, 1) if plain else left.code
         self.services.close()
+        if self.client is not None:
+            self.client.close()
         if processes.warm is not None:
             processes.warm.close()
         unread = self._drain()
@@ -296,6 +329,18 @@ class _Job:
                 self.terminal.say(f"{count} records could not be written")
             elif count:
                 self.terminal.say(f"{size(count)} of output were lost ({what.removesuffix(' bytes')})")
+
+
+def _certificates(plan: Plan) -> Certificates | None:
+    """Checked before anything is started."""
+    told = plan.clusterd
+    if told is None or not told.tls:
+        return None
+    from elastic_run.clusterd.channel import Certificates
+
+    files = Certificates(told.ca, told.cert, told.key)
+    files.check()
+    return files
 
 
 def _rendezvous(plan: Plan) -> Static:

@@ -11,6 +11,7 @@ from elastic_run.core.events import (
     CallFinished,
     Event,
     LauncherFrozen,
+    LinkChanged,
     ProgressRead,
     QuitRequested,
     RendezvousFinished,
@@ -23,11 +24,13 @@ from elastic_run.core.events import (
     WorkerHung,
     WorkerStarted,
 )
+from elastic_run.core.hearing import hear
 from elastic_run.core.job import Job
 from elastic_run.core.node import Node, Worker
 from elastic_run.core.outbox import Outbox
 from elastic_run.core.phases import UNBOUNDED, Life, Phase
 from elastic_run.core.policy import Policy
+from elastic_run.core.rule import link_changed
 from elastic_run.core.vocabulary import Assignment, Site
 from elastic_run.errors import InvariantBroken
 
@@ -177,7 +180,9 @@ class Agent:
             case StoreLost():
                 self.job.store_lost(fact, at)
             case SignalReceived():
-                self.job.signal(fact, at)
+                hear(self.job, fact, at)
+            case LinkChanged():
+                link_changed(self.job, fact, at)
             case CallFinished():
                 self.job.outbox.answered(fact)
             case ProgressRead():

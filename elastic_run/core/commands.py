@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from elastic_run.core.dialogue import Report
+from elastic_run.core.dialogue import Report, Ruler
 from elastic_run.core.phases import Phase
 from elastic_run.core.vocabulary import Assignment, Fault, Origin, Rank
 
@@ -53,11 +53,17 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Report to the controller. -> CallFinished"""
+    """Report to a controller. -> CallFinished"""
 
     seq: int
     uuid: str
     report: Report
+    to: Ruler = Ruler.EMBEDDED
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Subscribe to ClusterD anew, so that it forgets an incident of its own. -> LinkChanged"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +110,4 @@ class Exit:
     because: str
 
 
-Command = BeginRendezvous | Spawn | Kill | Sweep | Call | ReadProgress | Note | Explain | Mark | Exit
+Command = BeginRendezvous | Spawn | Kill | Sweep | Call | Renew | ReadProgress | Note | Explain | Mark | Exit

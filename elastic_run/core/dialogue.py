@@ -8,6 +8,13 @@ from enum import Enum
 from elastic_run.core.vocabulary import Rank
 
 
+class Ruler(Enum):
+    """Who decides an incident."""
+
+    EMBEDDED = "embedded controller"
+    CLUSTERD = "ClusterD"
+
+
 class FaultType(Enum):
     """What a fault means for the way back: the first two may be cured by doing the step again."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastic_run.core.dialogue import Action, FaultRank, SignalKind, Strategy
+from elastic_run.core.dialogue import Action, FaultRank, Ruler, SignalKind, Strategy
 from elastic_run.core.vocabulary import Assignment, ExitStatus, NodeId, Rank, WorkerError
 
 
@@ -85,6 +85,19 @@ class SignalReceived:
     """RECOVER: the listed nodes start their processes again, none is replaced."""
     last: bool = False
     """EXIT as the end of a recovery: not a question, no status is awaited."""
+    source: Ruler = Ruler.EMBEDDED
+
+
+@dataclass(frozen=True, slots=True)
+class LinkChanged:
+    """ClusterD listens to us and we to it from now on (`up`), or no more; it has forgotten what was before.
+
+    `forgo`: it never will. `because` is shown to people.
+    """
+
+    up: bool
+    because: str
+    forgo: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +141,7 @@ Event = (
     | RendezvousFinished
     | StoreLost
     | SignalReceived
+    | LinkChanged
     | CallFinished
     | ProgressRead
     | QuitRequested

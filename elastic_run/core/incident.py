@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from elastic_run.core.budget import Verdict
-from elastic_run.core.dialogue import FaultRank, Offer, Strategy
+from elastic_run.core.dialogue import FaultRank, Offer, Ruler, Strategy
 from elastic_run.core.faults import culprit
 from elastic_run.core.vocabulary import Blame, Fault, FaultKind
 
@@ -26,6 +26,17 @@ class Incident:
     stop_told: bool = False
     global_told: bool = False
     choice: Strategy | None = None
+    ruler: Ruler = Ruler.EMBEDDED
+    reported: tuple[FaultRank, ...] = ()
+    """What the ruler was told of."""
+    forgotten: bool = False
+    """By its ruler, while the way back is under way: no status is due."""
+    save: bool = False
+    """Workers save and exit; how that went is all that is reported."""
+    timeout: float = 0.0
+    """Seconds for which the ruler says that it may be silent."""
+    pause: bool = False
+    """Asked for by an operator: it costs no restart."""
     verdict: Verdict | None = None
     offer: Offer | None = None
     progress_by: float | None = None

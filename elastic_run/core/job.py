@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from signal import SIGTERM
 
+from elastic_run.core import ending, rule
 from elastic_run.core.budget import Budget, Verdict
 from elastic_run.core.commands import (
     BeginRendezvous,
@@ -14,41 +15,28 @@ from elastic_run.core.commands import (
     Mark,
     Note,
     ReadProgress,
+    Renew,
     Severity,
 )
 from elastic_run.core.dialogue import (
-    FaultReported,
     Offer,
-    SignalKind,
+    Report,
+    Ruler,
     StatusReported,
     StopCompleted,
     StrategiesOffered,
     Strategy,
 )
-from elastic_run.core.events import ProgressRead, RendezvousFinished, SignalReceived, StoreLost
+from elastic_run.core.ending import Ending
+from elastic_run.core.events import ProgressRead, RendezvousFinished, StoreLost
 from elastic_run.core.incident import OWN_DEATH, Incident
 from elastic_run.core.node import Node
 from elastic_run.core.outbox import Outbox
 from elastic_run.core.phases import PHASE_MOVES, UNBOUNDED, Phase
 from elastic_run.core.policy import Policy
 from elastic_run.core.strategy import offer
-from elastic_run.core.vocabulary import Assignment, Blame, ExitStatus, Fault, FaultKind, Origin, signal_name
+from elastic_run.core.vocabulary import Assignment, Blame, ExitStatus, Fault, FaultKind, Origin, Rank, signal_name
 from elastic_run.errors import ExitCode
-
-MOST_TOLD = 2
-"""Workers whose failure to stop well is told at length."""
-
-
-@dataclass(slots=True)
-class Ending:
-    """Why the job leaves, and with what. A stop by signal gets its code when all workers have exited."""
-
-    because: str
-    origin: Origin
-    code: int | None
-    signum: int = SIGTERM
-    unsaved: int = 0
-    """Workers that ended neither well nor by the signal."""
 
 
 @dataclass(slots=True)
@@ -72,6 +60,12 @@ class Job:
     ending: Ending | None = None
     quits: int = 0
     looks: int = 0
+    link_up: bool = False
+    """ClusterD listens."""
+    forgone: bool = False
+    """ClusterD never will."""
+    renew: bool = False
+    """ClusterD has begun an incident that it does not rule."""
     recovered: str = ""
     """What the last incident was that the job came back from."""
     uuids: set[str] = field(default_factory=set)
@@ -81,7 +75,8 @@ class Job:
 
     def begin(self, at: float) -> None:
         self.began = self.training_since = at
-        self.until = at + self.policy.start_wait
+        waits = self.policy.require_clusterd
+        self.until = at + (self.policy.clusterd_timeout if waits else self.policy.start_wait)
         self.out.append(Mark(0, self.phase))
 
     def fault(self, fault: Fault | None, at: float) -> None:
@@ -90,35 +85,16 @@ class Job:
             return
         own = fault.blame in OWN_DEATH
         if self.ending is not None and self.ending.origin is Origin.SIGNAL:
-            self._not_saved(fault)
+            ending.not_saved(self, fault)
         elif self.phase in (Phase.STARTING, Phase.TRAINING):
-            self._open(fault, at)
+            self.open(fault, at)
+            self._announce(fault)
         elif self.incident is not None and self.phase not in (Phase.LEAVING, Phase.DONE):
             self.incident.add(fault)
             if fault.blame is Blame.CULPRIT:
                 self.incident.culprit_by = None
             if self.phase is Phase.RECOVERING and own:
                 self._fault_while_recovering(fault, at)
-            elif self.phase is Phase.REPORTED and own:
-                self.outbox.put(self.incident.uuid, FaultReported(self.incident.dead))
-
-    def signal(self, fact: SignalReceived, at: float) -> None:
-        """Record what the controller says about the present incident; anything else is stale."""
-        incident = self.incident
-        if incident is None or self.phase is Phase.LEAVING:
-            return
-        if self.phase is Phase.REPORTED and fact.kind is SignalKind.STOP_TRAIN and fact.uuid not in self.uuids:
-            incident.uuid, incident.stop_told = fact.uuid, True
-            self.uuids.add(fact.uuid)
-        elif fact.uuid != incident.uuid or not incident.uuid:
-            return
-        elif fact.kind is SignalKind.GLOBAL_FAULT:
-            incident.global_told = True
-        elif self.phase is Phase.DIAGNOSED and fact.kind is SignalKind.CHANGE_STRATEGY and incident.offer:
-            if fact.strategy in incident.offer.strategies:
-                incident.choice = fact.strategy
-            else:
-                self._note(Severity.WARNING, f"strategy {fact.strategy} was not offered, ignored")
 
     def rendezvous(self, fact: RendezvousFinished, at: float) -> None:
         if fact.round != self.round or self.phase not in (Phase.STARTING, Phase.RECOVERING):
@@ -147,13 +123,13 @@ class Job:
         """First signal: pass it on and wait for the grace. Second: kill."""
         self.quits += 1
         if self.quits > 1:
-            self._note(Severity.WARNING, f"{signal_name(signum)} again: killing all workers now")
+            self.note(Severity.WARNING, f"{signal_name(signum)} again: killing all workers now")
             self.node.kill(at)
         elif self.phase is Phase.LEAVING:
-            self._note(Severity.WARNING, f"{signal_name(signum)}: already stopping; once more kills at once")
+            self.note(Severity.WARNING, f"{signal_name(signum)}: already stopping; once more kills at once")
         else:
             grace = f"{self.policy.stop_grace:g} s grace"
-            self._note(Severity.WARNING, f"{signal_name(signum)} received, passed on to the workers ({grace})")
+            self.note(Severity.WARNING, f"{signal_name(signum)} received, passed on to the workers ({grace})")
             self.ending = Ending(f"stopped by {signal_name(signum)}", Origin.SIGNAL, None, signum)
             self._enter_leaving(at)
 
@@ -170,6 +146,18 @@ class Job:
     def leave(self, because: str, origin: Origin, code: int, at: float) -> None:
         self.ending = Ending(because, origin, code)
         self._enter_leaving(at)
+
+    @property
+    def first_rank(self) -> Rank:
+        """Of this node; before the first rendezvous it is taken for the first node."""
+        return self.assignment.ranks[0] if self.assignment is not None else 0
+
+    def report(self, report: Report) -> None:
+        """To the one who rules the open incident, unless it has forgotten it."""
+        incident = self.incident
+        assert incident is not None
+        if not incident.forgotten:
+            self.outbox.put(incident.uuid, report, incident.ruler)
 
     # -- conclusions
 
@@ -214,7 +202,7 @@ class Job:
 
     # -- one incident, in the order of its phases
 
-    def _open(self, fault: Fault, at: float) -> None:
+    def open(self, fault: Fault, at: float) -> None:
         self.incidents += 1
         uptime = at - self.training_since if self.phase is Phase.TRAINING else 0.0
         self.incident = Incident(self.incidents, at, uptime, [fault], fault)
@@ -229,20 +217,23 @@ class Job:
             self.budget.observe(None, uptime)
         if fault.blame is Blame.VICTIM:
             self.incident.culprit_by = at + self.policy.culprit_wait
-        self._enter(Phase.REPORTED, at, self.policy.signal_wait)
-        self.outbox.put("", FaultReported(self.incident.dead))
+        self.incident.ruler = rule.who(self)
+        self.enter(Phase.REPORTED, at, rule.patience(self))
+
+    def _announce(self, fault: Fault) -> None:
         own = fault.kind is FaultKind.STORE_LOST
         others = sum(own or worker.rank != fault.rank for worker in self.node.alive)
         tail = f"; stopping the {others} other{'s' if others > 1 else ''}" if others else ""
-        self._note(Severity.ERROR, f"{self.name(fault)}: {fault.because}{tail}")
+        self.note(Severity.ERROR, f"{self.name(fault)}: {fault.because}{tail}")
 
     def _settle_reported(self, at: float) -> None:
         incident = self.incident
         assert incident is not None
+        rule.report_deaths(self, incident)
         if incident.culprit_by is not None and (at >= incident.culprit_by or not self.node.alive):
             incident.culprit_by = None
         if incident.stop_told and incident.culprit_by is None:
-            self._enter(Phase.STOPPING, at, self._stop_bound())
+            self.enter(Phase.STOPPING, at, self._stop_bound())
             self.node.stop(SIGTERM, at)
 
     def _settle_stopping(self, at: float) -> None:
@@ -251,27 +242,44 @@ class Job:
             return
         self.node.sweep(at, gently=False)
         if self.node.swept and self.incident.progress_by is None:
-            self._enter(Phase.STOPPED, at, self.policy.signal_wait)
-            self.outbox.put(self.incident.uuid, StopCompleted())
+            self.enter(Phase.STOPPED, at, rule.patience(self))
+            if self.incident.save:
+                self._saved(self.incident, at)
+            else:
+                rule.report_deaths(self, self.incident)
+                self.report(StopCompleted())
+
+    def _saved(self, incident: Incident, at: float) -> None:
+        """Whoever was asked to stop has saved if it then exited 0."""
+        lost = [fault for fault in incident.faults if fault.blame not in OWN_DEATH]
+        incident.verdict = Verdict(False, "workers were to save and exit")
+        incident.offer = Offer((Strategy.EXIT,), incident.verdict.because)
+        self.enter(Phase.DIAGNOSED, at, rule.patience(self))
+        self.report(StatusReported(1 if lost else 0, Strategy.DUMP))
 
     def _diagnose(self, incident: Incident, at: float) -> None:
         incident.verdict = self._verdict(incident, at, spend=False)
         incident.offer = offer(incident.verdict)
-        self._enter(Phase.DIAGNOSED, at, self.policy.signal_wait)
-        self.outbox.put(incident.uuid, StrategiesOffered(incident.offer.strategies))
+        self.enter(Phase.DIAGNOSED, at, rule.patience(self))
+        self.report(StrategiesOffered(incident.offer.strategies))
 
     def _settle_diagnosed(self, at: float) -> None:
         assert self.incident is not None
         choice, self.incident.choice = self.incident.choice, None
-        if choice is Strategy.RECOVER:
+        if choice in (Strategy.RECOVER, Strategy.CONTINUE):
             self.incident.verdict = self._verdict(self.incident, at, spend=True)
             if self.incident.verdict.allowed:
                 self._restart(at)
-                self._explain(f"restarting {self._all_ranks()} ({self.incident.verdict.because})")
+                self.explain(f"restarting {self.all_ranks()} ({self.incident.verdict.because})")
             else:
                 self._recovery_failed(self.incident.verdict, at)
         elif choice is Strategy.EXIT:
-            self._give_up(self.incident, at)
+            ending.give_up(self, self.incident, self._why_exit(self.incident), at)
+
+    def _why_exit(self, incident: Incident) -> str:
+        assert incident.verdict is not None
+        chose = incident.verdict.allowed  # although there was another way
+        return f"{incident.ruler.value} chose exit" if chose else incident.verdict.because
 
     def _verdict(self, incident: Incident, at: float, *, spend: bool) -> Verdict:
         """May the group be restarted? `spend`: it will be."""
@@ -279,6 +287,8 @@ class Job:
             verdict = self.budget.forgive()
             self.budget.forgiven += spend and verdict.allowed
             return verdict
+        if incident.pause:
+            return Verdict(True, "training paused for an operator")
         return self.budget.spend(at) if spend else self.budget.verdict(at)
 
     def _restart(self, at: float) -> None:
@@ -290,12 +300,12 @@ class Job:
         if self.phase is Phase.RECOVERING:
             self.until = at + bound
         else:
-            self._enter(Phase.RECOVERING, at, bound)
+            self.enter(Phase.RECOVERING, at, bound)
 
     def _fault_while_recovering(self, fault: Fault, at: float) -> None:
         assert self.incident is not None
         self.incident.announced = fault
-        self._note(Severity.ERROR, f"{self.name(fault)}: {fault.because}, while recovering")
+        self.note(Severity.ERROR, f"{self.name(fault)}: {fault.because}, while recovering")
         self.node.stop(SIGTERM, at)
         if fault.kind is not FaultKind.STORE_LOST:
             self.budget.observe(None, 0.0)
@@ -309,8 +319,15 @@ class Job:
         assert self.incident is not None
         self.incident.verdict = verdict
         self.incident.offer = Offer((Strategy.EXIT,), verdict.because)
-        self._enter(Phase.DIAGNOSED, at, self.policy.signal_wait)
-        self.outbox.put(self.incident.uuid, StatusReported(1, Strategy.RECOVER))
+        if self.incident.forgotten:
+            self.incident.forgotten = False
+            rule.begin_again(self, at)
+        else:
+            self.enter(Phase.DIAGNOSED, at, rule.patience(self))
+            self.report(StatusReported(1, self._way(self.incident)))
+
+    def _way(self, incident: Incident) -> Strategy:
+        return Strategy.CONTINUE if incident.pause else Strategy.RECOVER
 
     def _settle_start(self, at: float) -> None:
         """STARTING and RECOVERING: quiet, clean, a rendezvous, a life for each rank, all started."""
@@ -320,7 +337,11 @@ class Job:
             self.node.sweep(at, gently=False)
             if not self.node.swept:
                 return
+        if self.policy.require_clusterd and not self.link_up and self.asked_round < 0:
+            return
         if self.asked_round != self.round:
+            if self.asked_round < 0:
+                self.until = at + self.policy.start_wait
             self.asked_round = self.round
             self.out.append(BeginRendezvous(self.round))
         elif self.assignment is not None and not self.spawned:
@@ -332,33 +353,24 @@ class Job:
     def _started(self, at: float) -> None:
         incident = self.incident
         self.training_since = at
-        self.incident = None
-        self._enter(Phase.TRAINING, at, None)
         if incident is not None:
-            self.outbox.put(incident.uuid, StatusReported(0, Strategy.RECOVER))
+            self.report(StatusReported(0, self._way(incident)))
+        self.incident = None
+        self.enter(Phase.TRAINING, at, None)
+        if self.renew:
+            self.renew = False
+            self.out.append(Renew())
+        if incident is not None:
             assert incident.verdict is not None
             self.recovered = f"{self.name(incident.culprit)}: {incident.culprit.because}"
-            done = f"{self._all_ranks()} started again, {incident.verdict.because}"
-            self._note(Severity.INFO, f"recovered from {self.recovered}; {done}; {at - incident.opened_at:.2f} s")
+            done = f"{self.all_ranks()} started again, {incident.verdict.because}"
+            self.note(Severity.INFO, f"recovered from {self.recovered}; {done}; {at - incident.opened_at:.2f} s")
 
     # -- the end
 
-    def _give_up(self, incident: Incident, at: float) -> None:
-        fault, verdict = incident.culprit, incident.verdict
-        assert verdict is not None
-        loop = verdict.crash_loop
-        code = ExitCode.DO_NOT_REQUEUE if loop else fault.code
-        self._explain("")
-        self.leave(
-            f"{verdict.because}: {self.name(fault)}: {fault.because}",
-            Origin.LAUNCHER if loop or fault.kind is FaultKind.STORE_LOST else Origin.WORKERS,
-            code,
-            at,
-        )
-
     def _enter_leaving(self, at: float) -> None:
         assert self.ending is not None
-        self._enter(Phase.LEAVING, at, 2 * self._stop_bound())
+        self.enter(Phase.LEAVING, at, 2 * self._stop_bound())
         self.node.stop(self.ending.signum, at)
 
     def _settle_leaving(self, at: float) -> None:
@@ -367,45 +379,23 @@ class Job:
             return
         self.node.sweep(at, gently=True)
         if self.node.swept or not self.node.workers:
-            self._exit(*self._final(self.ending, at))
-
-    def _not_saved(self, fault: Fault) -> None:
-        """Told to stop, a worker ended in another way than by the signal: what it was to save may be lost."""
-        assert self.ending is not None
-        ran = fault.kind is not FaultKind.NOT_STARTED
-        if self.quits == 1 and ran and fault.status.signal != self.ending.signum:
-            self.ending.unsaved += 1
-            if self.ending.unsaved <= MOST_TOLD:
-                self._note(Severity.ERROR, f"{self.name(fault)}: {fault.status.describe()} as it was to stop")
-                self.out.append(Explain(fault, fault.restarts, "", announced=True))
-
-    def _final(self, ending: Ending, at: float) -> tuple[int, Origin, str]:
-        if ending.code is None:
-            saved = self.node.succeeded
-            because = f"{ending.because}, {'all workers then exited 0' if saved else 'before the end of training'}"
-            if self.policy.requeue_on_stop:
-                return ExitCode.REQUEUE, ending.origin, f"{because}; please requeue"
-            return (ExitCode.OK if saved else 128 + ending.signum), ending.origin, because
-        if ending.code == ExitCode.OK:
-            return ending.code, ending.origin, f"{self._all_ranks()} succeeded in {at - self.began:.1f} s{self._past()}"
-        return ending.code, ending.origin, ending.because
-
-    def _past(self) -> str:
-        """What the job has come through, for its verdict."""
-        if not self.recovered:
-            return ""
-        return f"; {self.restarts} restart{'s' if self.restarts > 1 else ''}, the last after {self.recovered}"
+            self._exit(*ending.final(self, at))
 
     def _overdue(self, at: float) -> None:
         """A phase lasted longer than it may."""
         self.until = None
         if self.phase is Phase.RECOVERING:
             self._recovery_failed(Verdict(False, "the workers did not start again in time"), at)
+        elif self.phase is Phase.STARTING and self.asked_round < 0:
+            because = f"ClusterD was not reached within {self.policy.clusterd_timeout:g} s (--require-clusterd)"
+            self.leave(because, Origin.LAUNCHER, ExitCode.UNAVAILABLE, at)
         elif self.phase is Phase.STARTING:
             self.leave("the workers did not start in time", Origin.LAUNCHER, ExitCode.UNAVAILABLE, at)
         elif self.phase in (Phase.STOPPING, Phase.LEAVING):
             because = "the workers could not be stopped in time; this host must be recycled"
             self._exit(ExitCode.RECYCLE_HOST, Origin.LAUNCHER, because)
+        elif self.incident is not None and self.incident.ruler is Ruler.CLUSTERD:
+            rule.silent(self, at)
         else:
             because = f"the controller said nothing for {self.policy.signal_wait:g} s ({self.phase.value})"
             self.leave(because, Origin.LAUNCHER, ExitCode.UNAVAILABLE, at)
@@ -421,27 +411,29 @@ class Job:
     def name(self, fault: Fault) -> str:
         if fault.kind is FaultKind.STORE_LOST:
             return f"the workers' store on {self.node.site.host}"
+        if fault.kind is FaultKind.TOLD:
+            return "ClusterD"
         pid = f" (pid {fault.pid})" if fault.pid is not None else ""
         return f"rank {fault.rank} on {self.node.site.host}{pid}"
 
-    def _all_ranks(self) -> str:
+    def all_ranks(self) -> str:
         count = len(self.node.workers)
         return f"all {count} ranks" if count > 1 else "the one rank"
 
-    def _explain(self, decision: str) -> None:
+    def explain(self, decision: str) -> None:
         assert self.incident is not None
         fault = self.incident.culprit
         announced = fault is self.incident.announced
         self.out.append(Explain(fault, fault.restarts, decision, announced))
 
-    def _note(self, severity: Severity, text: str) -> None:
+    def note(self, severity: Severity, text: str) -> None:
         self.out.append(Note(severity, text))
 
     def _stop_bound(self) -> float:
         """Longest time in which everything is gone or known to be stuck: workers, then leftovers."""
         return self.policy.stop_grace + 2 * self.policy.kill_grace + 1.0
 
-    def _enter(self, phase: Phase, at: float, lasts: float | None) -> None:
+    def enter(self, phase: Phase, at: float, lasts: float | None) -> None:
         self._move(phase)
         self.until = None if lasts is None else at + lasts
         assert (self.until is None) == (phase in UNBOUNDED)

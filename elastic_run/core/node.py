@@ -162,6 +162,16 @@ class Node:
         fault = Fault(worker.rank, self.site.node, FaultKind.HUNG, Blame.CULPRIT, fact.because, at, status, worker.pid)
         return replace(fault, restarts=worker.restarts)
 
+    def device_broken(self, rank: Rank, at: float) -> Fault | None:
+        """Its process can neither go on nor save: it is killed."""
+        worker = self.workers.get(rank)
+        if worker is None or worker.life in (Life.EXITED, Life.DYING):
+            return None
+        self._end(worker, SIGKILL, at)
+        because, status = "its device is broken (ClusterD)", ExitStatus(signal=SIGKILL)
+        fault = Fault(rank, self.site.node, FaultKind.DEVICE, Blame.CULPRIT, because, at, status, worker.pid)
+        return replace(fault, restarts=worker.restarts)
+
     def found(self, fact: Swept, at: float) -> None:
         sweep = self.sweeping
         if sweep is None or fact.seq != sweep.seq or sweep.next_at is not None:

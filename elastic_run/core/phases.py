@@ -40,19 +40,23 @@ PHASE_MOVES: dict[Phase, dict[Phase, str]] = {
     },
     Phase.STOPPING: {
         Phase.STOPPED: "no worker and no leftover process lives",
+        Phase.REPORTED: "the controller forgot the incident",
         Phase.LEAVING: "told to quit, or a process cannot be killed",
     },
     Phase.STOPPED: {
-        Phase.DIAGNOSED: "the controller says global fault",
+        Phase.DIAGNOSED: "the controller says global fault, or workers were only to save",
+        Phase.REPORTED: "the controller forgot the incident",
         Phase.LEAVING: "told to quit, or no answer in time",
     },
     Phase.DIAGNOSED: {
         Phase.RECOVERING: "the controller chose recover",
+        Phase.REPORTED: "the controller forgot the incident",
         Phase.LEAVING: "the controller chose exit, told to quit, or no answer in time",
     },
     Phase.RECOVERING: {
         Phase.TRAINING: "all workers have started again",
         Phase.DIAGNOSED: "it failed; the controller chooses again",
+        Phase.REPORTED: "it failed, and the controller has forgotten the incident",
         Phase.LEAVING: "told to quit, or a process cannot be killed",
     },
     Phase.LEAVING: {Phase.DONE: "no process of the job lives, or it cannot be killed"},

@@ -29,6 +29,14 @@ class Policy:
     """For a rendezvous and the start of all workers."""
     signal_wait: float = 60.0
     """For the controller's next word in an incident."""
+    clusterd: bool = False
+    """ClusterD decides incidents while it can be reached; without it, and until then, the embedded controller does."""
+    require_clusterd: bool = False
+    """Nothing is started without it."""
+    clusterd_timeout: float = 60.0
+    """For a ClusterD that is out of reach, in an incident or at a start that requires it."""
+    clusterd_wait: float = 330.0
+    """For the next word of one that can be reached: it may wait 300 s for others itself."""
     progress_wait: float = 2.0
     """For a look at the progress file; then it counts as unknown."""
     sweep_every: float = 0.02

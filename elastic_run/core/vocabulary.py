@@ -55,6 +55,9 @@ class FaultKind(Enum):
     OUT_OF_MEMORY = "out of memory"
     NOT_STARTED = "not started"
     HUNG = "hung"
+    DEVICE = "device"
+    TOLD = "told"
+    """By ClusterD, of no rank here."""
     STORE_LOST = "store lost"
     """Of no rank: the job's own part failed."""
 

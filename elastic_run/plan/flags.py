@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from elastic_run.errors import ConfigError
 from elastic_run.plan import output as out
 from elastic_run.plan import torchrun
+from elastic_run.plan.clusterd import clusterd
 from elastic_run.plan.command import STDIN, command
 from elastic_run.plan.count import count
 from elastic_run.plan.plugins import plugins
@@ -23,6 +24,7 @@ from elastic_run.plan.services import services
 from elastic_run.plan.warm import start_mode
 
 if TYPE_CHECKING:
+    from elastic_run.core.policy import Policy
     from elastic_run.plan.plan import Nodes, Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -165,6 +167,15 @@ OPTIONS: list[Callable[[Any], Any]] = [
     _option("logs-specs", "Plug-in of torchrun (entry point torchrun.logs_specs) that says where output goes."),
     _option("event-log-handler", "Handler of torch's that hears of starts and ends: null, console, or one that a "
             "package registers.", default="null"),
+    _option("clusterd", "ClusterD that decides recoveries: grpc://HOST:PORT, grpcs:// for TLS, or off.  [default: in a "
+            "MindCluster pod the one it names]", metavar="ADDRESS"),
+    _option("clusterd-job", "The job's id there.  [default: MINDX_TASK_ID, then --rdzv-id]", metavar="ID"),
+    _option("clusterd-ca", "Certificate (PEM) of who signed ClusterD's.", type=click.Path()),
+    _option("clusterd-cert", "Our own certificate (PEM), for mutual TLS.", type=click.Path()),
+    _option("clusterd-key", "Its key.", type=click.Path()),
+    _option("clusterd-timeout", "Seconds that an incident waits for a ClusterD out of reach, before the embedded "
+            "controller decides it.", type=SECONDS, default=60.0),
+    _option("require-clusterd", "Start nothing without ClusterD: exit 69 after --clusterd-timeout.", is_flag=True),
     _option("monitor-interval", "Accepted: deaths are noticed at once, without polling.", type=SECONDS),
     _option("start-method", "Accepted: scripts are exec'ed.", type=click.Choice(["spawn", "fork", "forkserver"])),
     _option("exit-barrier-timeout", "Accepted: no exit barrier is needed.", type=float),
@@ -222,8 +233,7 @@ def origins(context: click.Context) -> dict[str, tuple[object, str]]:
 
 
 def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
-    from elastic_run.core.policy import Policy  # here: --help and usage errors do not load the core
-    from elastic_run.plan.plan import Plan
+    from elastic_run.plan.plan import Plan  # here: --help and usage errors do not load the core
 
     try:
         os.getcwd()
@@ -239,20 +249,14 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
         run_path=given["run_path"],
         interpreter=interpreter,
     )
+    center = clusterd(given, environ)
     restarts = None if given["max_restarts"] == UNLIMITED else int(given["max_restarts"])
     if given["restart_window"] is not None and not restarts:
         raise ConfigError("--restart-window needs --max-restarts N with N of 1 or more: it limits what N counts")
     return Plan(
         argv=argv,
         workers=workers,
-        policy=Policy(
-            max_restarts=restarts,
-            window=given["restart_window"],
-            max_no_progress=given["max_no_progress"],
-            progress_known=given["progress_file"] is not None,
-            stop_grace=given["shutdown_timeout"],
-            requeue_on_stop=_requeues(given["on_stop"], environ),
-        ),
+        policy=_policy(given, environ, restarts, center is not None),
         output=_output(given, workers),
         nodes=_nodes(given),
         role=given["role"],
@@ -278,7 +282,24 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
         ),
         preload=tuple(given["preload"]),
         services=services(environ),
+        clusterd=center,
         plain_exit_code=given["exit_code"] == "torchrun",
+    )
+
+
+def _policy(given: Mapping[str, Any], environ: Mapping[str, str], restarts: int | None, ruled: bool) -> Policy:
+    from elastic_run.core.policy import Policy
+
+    return Policy(
+        max_restarts=restarts,
+        window=given["restart_window"],
+        max_no_progress=given["max_no_progress"],
+        progress_known=given["progress_file"] is not None,
+        stop_grace=given["shutdown_timeout"],
+        requeue_on_stop=_requeues(given["on_stop"], environ),
+        clusterd=ruled,
+        require_clusterd=given["require_clusterd"],
+        clusterd_timeout=given["clusterd_timeout"],
     )
 
 

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, field
 
 from elastic_run.core.policy import Policy
+from elastic_run.plan.clusterd import Clusterd
 from elastic_run.plan.output import Output
 from elastic_run.plan.plugins import Asked
 from elastic_run.plan.services import Services
@@ -59,5 +60,6 @@ class Plan:
     preload: tuple[str, ...] = ()
     plugins: Asked | None = None
     services: Services = field(default_factory=Services)
+    clusterd: Clusterd | None = None
     plain_exit_code: bool = False
     """1 for every failure, as torchrun does."""

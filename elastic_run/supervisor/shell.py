@@ -16,6 +16,7 @@ from elastic_run.core.commands import (
     Mark,
     Note,
     ReadProgress,
+    Renew,
     Spawn,
     Sweep,
 )
@@ -24,9 +25,10 @@ from elastic_run.core.vocabulary import Rank
 
 
 class Reporter(Protocol):
-    """The way to the controller, ClusterD or embedded."""
+    """The way to the controllers, ClusterD and embedded."""
 
     def send(self, call: Call) -> None: ...
+    def renew(self) -> None: ...
 
 
 class Rendezvous(Protocol):
@@ -89,6 +91,8 @@ class Shell:
                     self.post(met)
             case Call():
                 self.reporter.send(order)
+            case Renew():
+                self.reporter.renew()
             case ReadProgress():
                 self.progress.look(order.seq)
             case Note():

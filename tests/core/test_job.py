@@ -293,7 +293,9 @@ def test_a_late_stop_of_the_last_incident_does_not_name_the_next() -> None:
 def test_a_strategy_that_was_not_offered_is_refused() -> None:
     bench = Bench().train()
     bench.to_diagnosed()
-    assert bench.chosen(Strategy.RECOVER) == [Like(Note, text="strategy Strategy.RECOVER was not offered, ignored")]
+    assert bench.chosen(Strategy.RECOVER) == [
+        Like(Note, text="strategy recover was not offered: no restarts allowed (--max-restarts 0)")
+    ]
     assert bench.phase is Phase.DIAGNOSED
 
 
@@ -461,8 +463,8 @@ def test_a_recovery_that_takes_too_long_has_failed() -> None:
     bench.to_recovering()
     bench.answer()
     assert Call(4, "u", StatusReported(1, Strategy.RECOVER)) in bench.wake()
-    refused = Note(Severity.WARNING, "strategy Strategy.RECOVER was not offered, ignored")
-    assert bench.chosen(Strategy.RECOVER) == [refused]  # though restarts are left
+    refused = "strategy recover was not offered: the workers did not start again in time"
+    assert bench.chosen(Strategy.RECOVER) == [Note(Severity.WARNING, refused)]  # though restarts are left
     left = bench.chosen(Strategy.EXIT)[-1]
     assert isinstance(left, Exit)
     assert left.because == "the workers did not start again in time: rank 1 on host (pid 11): SIGSEGV"

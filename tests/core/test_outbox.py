@@ -43,6 +43,6 @@ def test_a_refusal_is_said_and_the_queue_goes_on() -> None:
     box.put("", FaultReported((FaultRank(1),)))
     box.settle()
     box.answered(CallFinished(1, 400, "not registered"))
-    text = "the controller answered FaultReported with code 400 not registered"
+    text = "embedded controller answered FaultReported with code 400 not registered"
     assert out[1:] == [Note(Severity.WARNING, text)]
     assert not box.waiting
