@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from elastic_run.core.commands import Severity
-from elastic_run.core.dialogue import Action, Offer, Ruler, SignalKind, StatusReported, StrategiesOffered, Strategy
+from elastic_run.core.dialogue import Action, Offer, Ruler, SignalKind, StrategiesOffered, Strategy
 from elastic_run.core.ending import give_up
 from elastic_run.core.events import SignalReceived
 from elastic_run.core.incident import Incident
@@ -68,10 +68,11 @@ def _stop(job: Job, fact: SignalReceived, at: float) -> None:
         job.renew = True
         job.note(Severity.WARNING, f"{fact.source.value} stops training, but {job.incident.ruler.value} rules now")
         return
-    elif job.phase is not Phase.REPORTED:
+    elif job.incident is not None and job.phase is not Phase.REPORTED:
         if fact.source is Ruler.EMBEDDED:
             return
         begin_again(job, at)
+        job.incident.reported = job.incident.dead  # it knows of them
     assert job.incident is not None
     job.incident.uuid, job.incident.stop_told = fact.uuid, True
     job.incident.timeout = fact.timeout
@@ -111,7 +112,7 @@ def _choose(job: Job, incident: Incident, fact: SignalReceived, at: float) -> No
             incident.choice = fact.strategy
         else:
             job.note(Severity.WARNING, f"strategy {fact.strategy.value} was not offered: {incident.offer.because}")
-            job.report(StatusReported(1, fact.strategy))
+            job.report_failure(fact.strategy)
 
 
 def _end_ranks(job: Job, fact: SignalReceived, at: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from elastic_run.core.budget import Verdict
 from elastic_run.core.dialogue import FaultRank, Offer, Ruler, Strategy
@@ -31,6 +31,8 @@ class Incident:
     """What the ruler was told of."""
     forgotten: bool = False
     """By its ruler, while the way back is under way: no status is due."""
+    failed: set[Strategy] = field(default_factory=set)
+    """Strategies that were reported as failed."""
     save: bool = False
     """Workers save and exit; how that went is all that is reported."""
     timeout: float = 0.0

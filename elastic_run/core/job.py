@@ -159,6 +159,14 @@ class Job:
         if not incident.forgotten:
             self.outbox.put(incident.uuid, report, incident.ruler)
 
+    def report_failure(self, strategy: Strategy) -> None:
+        """Once for each strategy of a dialogue: the order may come twice."""
+        incident = self.incident
+        assert incident is not None
+        if strategy not in incident.failed:
+            incident.failed.add(strategy)
+            self.report(StatusReported(1, strategy))
+
     # -- conclusions
 
     def settle(self, at: float) -> None:
@@ -324,7 +332,7 @@ class Job:
             rule.begin_again(self, at)
         else:
             self.enter(Phase.DIAGNOSED, at, rule.patience(self))
-            self.report(StatusReported(1, self._way(self.incident)))
+            self.report_failure(self._way(self.incident))
 
     def _way(self, incident: Incident) -> Strategy:
         return Strategy.CONTINUE if incident.pause else Strategy.RECOVER

@@ -75,6 +75,7 @@ def begin_again(job: Job, at: float) -> None:
     incident = job.incident
     assert incident is not None
     incident.uuid, incident.reported, incident.choice, incident.offer = "", (), None, None
+    incident.failed.clear()
     incident.stop_told = incident.global_told = incident.save = incident.pause = incident.forgotten = False
     job.outbox.drop()
     job.enter(Phase.REPORTED, at, patience(job))

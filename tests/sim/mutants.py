@@ -25,6 +25,7 @@ class Mutant:
     file: str
     old: str
     new: str
+    world: str = "sim.world"
 
 
 MUTANTS = (
@@ -200,15 +201,18 @@ MUTANTS = (
     ),
     Mutant("a snapshot forgets the budget", "core/agent.py", "list(past.spent)", "[]"),
     Mutant("a snapshot forgets the searches", "core/agent.py", "past.workers}, past.sweeps", "past.workers}, 0"),
-    Mutant("no uuid fence", "core/job.py", "elif fact.uuid != incident.uuid or not incident.uuid:", "elif False:"),
+    Mutant("no uuid fence", "core/hearing.py", ' and fact.uuid == incident.uuid != ""', ""),
     Mutant(
-        "a dead incident's stop names the new one", "core/job.py", "fact.uuid not in self.uuids", "not incident.uuid"
+        "a dead incident's stop names the new one",
+        "core/hearing.py",
+        "if fact.uuid in job.uuids or not fact.uuid:",
+        "if not fact.uuid:",
     ),
     Mutant(
         "a strategy is taken whenever it comes",
-        "core/job.py",
-        "elif self.phase is Phase.DIAGNOSED and fact.kind",
-        "elif fact.kind",
+        "core/hearing.py",
+        "elif job.phase is Phase.DIAGNOSED and incident.offer",
+        "elif incident.offer",
     ),
     Mutant("no round fence", "core/job.py", "if fact.round != self.round or self.phase", "if self.phase"),
     Mutant(
@@ -320,7 +324,7 @@ MUTANTS = (
         "Explain(fault, self.restarts, decision",
     ),
     Mutant(
-        "a second fault is not reported", "core/job.py", "elif self.phase is Phase.REPORTED and own:", "elif False:"
+        "a second fault is not reported", "core/rule.py", "incident.reported != incident.dead", "not incident.reported"
     ),
     Mutant(
         "no seq fence", "core/outbox.py", "if not self.in_flight or fact.seq != self.seq:", "if not self.in_flight:"
@@ -334,7 +338,7 @@ MUTANTS = (
     Mutant(
         "success forgets the status",
         "core/job.py",
-        "self.outbox.put(incident.uuid, StatusReported(0, Strategy.RECOVER))",
+        "self.report(StatusReported(0, self._way(incident)))",
         "pass",
     ),
     Mutant(
@@ -343,8 +347,8 @@ MUTANTS = (
         "return bool(self.workers) and all(w.status is not None and w.status.ok for w in self.workers.values())",
         "return any(w.status is not None and w.status.ok for w in self.workers.values())",
     ),
-    Mutant("a saved job was not saved", "core/job.py", "saved = self.node.succeeded", "saved = False"),
-    Mutant("requeue forgotten", "core/job.py", "            if self.policy.requeue_on_stop:", "            if False:"),
+    Mutant("a saved job was not saved", "core/ending.py", "saved = job.node.succeeded", "saved = False"),
+    Mutant("requeue forgotten", "core/ending.py", "        if job.policy.requeue_on_stop:", "        if False:"),
     Mutant(
         "the quit's signal is always SIGTERM",
         "core/job.py",
@@ -381,6 +385,104 @@ MUTANTS = (
         "    S.RECOVER: (S.DUMP,),\n",
         "    S.RECOVER: LADDER,\n",
     ),
+    Mutant(
+        "an incident that was forgotten is not told again",
+        "core/rule.py",
+        '    incident.uuid, incident.reported, incident.choice, incident.offer = "", (), None, None\n',
+        '    incident.uuid, incident.choice, incident.offer = "", None, None\n',
+        "sim.link",
+    ),
+    Mutant(
+        "nobody takes over",
+        "core/rule.py",
+        "    job.incident.ruler = Ruler.EMBEDDED\n",
+        "",
+        "sim.link",
+    ),
+    Mutant(
+        "told although nobody listens",
+        "core/rule.py",
+        "    listens = job.link_up or incident.ruler is Ruler.EMBEDDED\n",
+        "    listens = True\n",
+        "sim.link",
+    ),
+    Mutant(
+        "a lost link is not noticed in an incident",
+        "core/rule.py",
+        "    elif job.forgone:\n        take_over(job, at)\n    else:\n        begin_again(job, at)\n",
+        "    elif job.forgone:\n        take_over(job, at)\n",
+        "sim.link",
+    ),
+    Mutant(
+        "a status nobody waits for",
+        "core/rule.py",
+        "        incident.forgotten = True\n",
+        "        pass\n",
+        "sim.link",
+    ),
+    Mutant(
+        "old reports are sent",
+        "core/rule.py",
+        "    job.outbox.drop()\n",
+        "",
+        "sim.link",
+    ),
+    Mutant(
+        "ClusterD is left with an incident of its own",
+        "core/hearing.py",
+        "        job.renew = True\n",
+        "",
+        "sim.link",
+    ),
+    Mutant(
+        "signals of any ruler are obeyed",
+        "core/hearing.py",
+        "    elif job.incident is not None and job.incident.ruler is not fact.source:\n",
+        "    elif job.incident is not None and fact.source is Ruler.EMBEDDED and job.incident.ruler is not fact.source:\n",
+        "sim.link",
+    ),
+    Mutant(
+        "a second stop begins nothing",
+        "core/hearing.py",
+        "        begin_again(job, at)\n        job.incident.reported",
+        "        return\n        job.incident.reported",
+        "sim.link",
+    ),
+    Mutant(
+        "broken devices are left alone",
+        "core/hearing.py",
+        "        job.fault(fault, at)\n",
+        "        pass\n",
+        "sim.link",
+    ),
+    Mutant(
+        "a pause is never over",
+        "core/hearing.py",
+        '        incident.choice, incident.offer = fact.strategy, Offer((fact.strategy,), "training had paused")\n        job.enter(Phase.DIAGNOSED, at, patience(job))\n',
+        "        pass\n",
+        "sim.link",
+    ),
+    Mutant(
+        "a job that must exit does not",
+        "core/hearing.py",
+        '        give_up(job, incident, f"{fact.source.value} ends the recovery", at)\n',
+        "        pass\n",
+        "sim.link",
+    ),
+    Mutant(
+        "a refused strategy is not told",
+        "core/hearing.py",
+        "            job.report_failure(fact.strategy)\n",
+        "            pass\n",
+        "sim.link",
+    ),
+    Mutant(
+        "a job that saves says stopped",
+        "core/job.py",
+        "            if self.incident.save:\n",
+        "            if False:\n",
+        "sim.link",
+    ),
 )
 
 
@@ -404,7 +506,7 @@ def caught(mutant: Mutant, place: Path, count: int, first: int = 0) -> str | Non
     """`SEED what broke` of the first of `count` seeds that notices the bug."""
     plant(mutant, place)
     path = os.pathsep.join((str(place), str(TESTS)))
-    command = [sys.executable, "-B", "-m", "sim.world", str(first), str(count)]
+    command = [sys.executable, "-B", "-m", mutant.world, str(first), str(count)]
     try:
         told = subprocess.run(
             command,
