@@ -255,7 +255,7 @@ class _Job:
             return [standby]
         template = Template(kind, self.job, processes, listen, forget, self.terminal.say)
         processes.warm = template
-        if self.plan.workers > 1:
+        if start.at_once:
             template.warm()
         return [template]
 
@@ -265,7 +265,8 @@ class _Job:
         own = nodes.count > 1 or nodes.master_port or not self.plan.start.hosted_store
         if own or not isinstance(processes.warm, Template):
             return None
-        return Stored(self.rendezvous, processes.warm, self.sources, processes.serving)
+        kind = processes.warm.kind
+        return Stored(self.rendezvous, processes.warm, self.sources, processes.serving, kind.store_host(self.job))
 
     def _last_words(self, rank: Rank, incarnation: int) -> str:
         return self.logs.tail(rank, incarnation)

@@ -7,6 +7,9 @@ import os
 import socket
 from typing import Any
 
+MOST_FDS = 253
+"""In one message (SCM_MAX_FD); what there is no room for the kernel drops, and says so in a flag only."""
+
 
 def send(link: socket.socket, message: dict[str, Any], fds: list[int] | None = None) -> None:
     """A message is a length of 8 hex digits and JSON; descriptors ride on its first byte."""
@@ -20,7 +23,7 @@ def send(link: socket.socket, message: dict[str, Any], fds: list[int] | None = N
 def receive(link: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     """The next message and its descriptors; None at end of file."""
     try:
-        head, fds, _, _ = socket.recv_fds(link, 8, 8)
+        head, fds, _, _ = socket.recv_fds(link, 8, MOST_FDS)
         for fd in fds:
             os.set_inheritable(fd, False)
         while 0 < len(head) < 8:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader
 from typing import Any, NoReturn
 
+INTERRUPTED = 1 << 8 | 130
+"""In place of an exit code: the end is that of SIGINT, once all is done."""
 FLAGS = 2
 """Words before the program: the interpreter and -u."""
 
@@ -73,51 +75,92 @@ def _put_on_path(place: str) -> None:
 
 def _code_of(start: Callable[[], None]) -> int:
     """The exit code that the interpreter gives to what `start` does; an error is shown without our own frames."""
+    failed: BaseException | None = None
     try:
         start()
     except SystemExit as stop:
         return _exit_code(stop)
-    except KeyboardInterrupt as error:
-        _show(error)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-        return 128 + signal.SIGINT
     except BaseException as error:
-        _show(error)
-        return 1
-    return 0
+        failed = error  # shown below: what fails there is no consequence of it
+    if failed is None:
+        return 0
+    code = _show(failed)
+    return INTERRUPTED if isinstance(failed, KeyboardInterrupt) else code
 
 
 def _exit_code(stop: SystemExit) -> int:
     if stop.code is None:
         return 0
     if isinstance(stop.code, int):
-        return stop.code & 0xFF
+        return stop.code & 0xFF if abs(stop.code) < 1 << 63 else 255
     _flush(sys.stdout)
-    print(stop.code, file=sys.stderr)
+    if sys.stderr is None:
+        os.write(2, f"{stop.code}\n".encode(errors="backslashreplace"))
+    else:
+        print(stop.code, file=sys.stderr)
     return 1
 
 
-def _show(error: BaseException) -> None:
+def _show(error: BaseException) -> int:
+    """Through the program's hook, with the exit code that follows: a hook may itself exit."""
+    trace = _foreign(error)
+    _flush(sys.stdout)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    if not hasattr(sys, "excepthook"):
+        print("sys.excepthook is missing", file=sys.stderr)
+        sys.excepthook = sys.__excepthook__
+    try:
+        sys.excepthook(type(error), error, trace)
+    except SystemExit as stop:
+        return _exit_code(stop)
+    except BaseException as worse:  # as the interpreter does: the hook's own failure, then what it was to show
+        print("Error in sys.excepthook:", file=sys.stderr)
+        sys.__excepthook__(type(worse), worse, _foreign(worse))
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(type(error), error, trace)
+    return 1
+
+
+def _foreign(error: BaseException) -> types.TracebackType | None:
+    """Its traceback without our own frames, from now on."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals is globals():
         trace = trace.tb_next
-    _flush(sys.stdout)
-    try:
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
-    except BaseException as worse:  # as the interpreter does: the hook's own failure, then what it was to show
-        sys.__excepthook__(type(worse), worse, worse.__traceback__)
-        sys.__excepthook__(type(error), error, trace)
+    error.__traceback__ = trace
+    return trace
 
 
 def _leave(code: int, modules: frozenset[str]) -> NoReturn:
     """As the interpreter does at its end, without tearing down what was there before the program: that costs 0.4 s."""
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    except BaseException as error:  # of a signal's handler; the interpreter shows it and goes on
+        _foreign(error)
+        print("Exception ignored in:", threading, file=sys.stderr)
+        sys.__excepthook__(type(error), error, error.__traceback__)
     atexit._run_exitfuncs()
+    _end_handlers()
     if not all([_flush(sys.stdout), _flush(sys.stderr)]):
         code = code or 120
     _let_go(modules)
-    os._exit(code)
+    ctypes.CDLL(None).fflush(None)
+    if code == INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(code & 0xFF)
+
+
+def _end_handlers() -> None:
+    """From here on the interpreter runs no handler of the program's any more, and the signal ends nothing."""
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, _nothing)
+
+
+def _nothing(signum: int, frame: object) -> None:
+    """In place of a handler of the program's."""
 
 
 def _let_go(modules: frozenset[str]) -> None:
@@ -127,9 +170,8 @@ def _let_go(modules: frozenset[str]) -> None:
     """
     threading.excepthook = _silent
     main = sys.modules.pop("__main__")
-    for value in list(main.__dict__.values()):
-        if isinstance(value, io.IOBase) and value not in (sys.stdin, sys.stdout, sys.stderr):
-            _closed(value)
+    sys.last_type = sys.last_value = sys.last_traceback = sys.last_exc = None  # type: ignore[attr-defined]
+    _close_files(main)
     _flush_all()  # the collector may close what lies under a text file before the file itself is written
     own = [sys.modules.pop(name) for name in list(sys.modules) if name not in modules]
     held = [weakref.ref(module) for module in (main, *reversed(own)) if isinstance(module, types.ModuleType)]
@@ -140,6 +182,13 @@ def _let_go(modules: frozenset[str]) -> None:
         for name in names.keys() - {"__builtins__", "__name__"}:
             names[name] = None
     _flush_all()
+
+
+def _close_files(main: types.ModuleType) -> None:
+    """In a function of its own: a value that is still named when the collector runs keeps all that it knows alive."""
+    for value in list(main.__dict__.values()):
+        if isinstance(value, io.IOBase) and value not in (sys.stdin, sys.stdout, sys.stderr):
+            _closed(value)
 
 
 def _flush_all() -> None:

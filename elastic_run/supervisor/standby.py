@@ -17,6 +17,7 @@ from elastic_run.supervisor.warm import ANSWER_WAIT, FROZEN, READY_WAIT, Kind, r
 
 QUIET = 3.0
 """Seconds after a start in which the machine belongs to the workers."""
+MOST_REPLACED = 3
 ROOM = 2 << 30
 """Bytes of memory that must be available before another one is made."""
 
@@ -46,6 +47,10 @@ class Standby:
     next_at: float | None = None
     """When the next one is made."""
     refused: bool = False
+    short: bool = False
+    """It was said that memory is short."""
+    dead: int = 0
+    """Interpreters that died or did not answer; a few are replaced, then workers start cold."""
 
     def takes(self, start: Start) -> bool:
         return any(one.ready and one.key is None for one in self.waiting) and not (
@@ -82,6 +87,9 @@ class Standby:
         if len(self.waiting) >= self.count or self.refused:
             return
         if _available() < ROOM:
+            if not self.short:
+                self.say(f"less than {ROOM >> 30} GiB of memory are free: no interpreter on standby for now")
+            self.short = True
             self.next_at = time.monotonic() + 10 * QUIET
             return
         one = One(self.kind.child(self.job, self.job, once=True), until=time.monotonic() + READY_WAIT)
@@ -118,6 +126,10 @@ class Standby:
         self.forget(one.child)
         one.child.close(0.0)
         self.processes.serving.discard(one.child.pid)
+        self.dead += 1
+        self.refused = self.refused or self.dead > MOST_REPLACED
+        if not self.refused:
+            self.next_at = time.monotonic() + QUIET
         if one.key is not None:
             self.processes.start_cold(one.key)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from elastic_run.core.events import Event
 from elastic_run.supervisor.child import Child
 from elastic_run.supervisor.process import Processes, Start
-from elastic_run.supervisor.warm import ANSWER_WAIT, FROZEN, READY_WAIT, Kind, request
+from elastic_run.supervisor.warm import ANSWER_WAIT, BUSY_WAIT, FROZEN, READY_WAIT, Kind, request
 
 MOST_REPLACED = 3
 MANY = 64
@@ -33,6 +33,8 @@ class Template:
     say: Callable[[str], None]
     child: Child | None = None
     ready: bool = False
+    busy: bool = False
+    """It imports something for later, and does not listen."""
     made: int = 0
     missed: bool = False
     """A worker was started before there was a template."""
@@ -46,7 +48,7 @@ class Template:
         self.made += 1
         self.child = self.kind.child(self.job, self._mark, once=False)
         self.processes.serving.add(self.child.pid)
-        self.ready = False
+        self.ready = self.busy = False
         self.until = time.monotonic() + READY_WAIT
         self.listen(self.child, self.read)
 
@@ -72,7 +74,7 @@ class Template:
             starts = [request(self.kind, key, start) for key, start in now]
             self.child.send({"start": starts}, [fd for _, start in now for fd in start.fds])
             if self.ready:
-                self.until = time.monotonic() + ANSWER_WAIT
+                self.until = time.monotonic() + (BUSY_WAIT if self.busy else ANSWER_WAIT)
 
     def host_store(self, listening: int, life: int, address: str, port: int) -> bool:
         """Let a fork host the workers' store on a listening socket; False: there is no template to do it."""
@@ -89,8 +91,10 @@ class Template:
             self._lost("the template of the workers has died")
             if self.made < MOST_REPLACED:
                 self.warm()
+        elif answer.get("busy"):
+            self.busy = True
         elif answer.get("ready"):
-            self.ready = True
+            self.ready, self.busy = True, False
             self.until = time.monotonic() + ANSWER_WAIT if self.asked else None
         elif answer.get("why") or answer.get("refused"):
             self._lost(f"workers start cold: {answer.get('why') or answer['refused']}")
@@ -104,7 +108,11 @@ class Template:
         return self.until
 
     def tick(self) -> None:
-        self._lost("workers start cold: their template does not answer")
+        busy = self.busy
+        what = "is still importing" if busy else "does not answer"
+        self._lost(f"workers start cold: their template {what}")
+        if busy and self.made < MOST_REPLACED:
+            self.warm()
 
     def close(self) -> None:
         if self.child is not None:

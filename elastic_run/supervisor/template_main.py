@@ -6,15 +6,22 @@ One thread. What it imports is the only thing that workers find done; the launch
 from __future__ import annotations
 
 import gc
+import glob
 import importlib
 import os
 import select
+import signal
+import site
 import socket
 import sys
+import threading
 from typing import Any, NoReturn
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[0] = TOP
+if getattr(sys.flags, "safe_path", False):
+    sys.path.insert(0, TOP)  # there is no directory of the script's in the first place
+else:
+    sys.path[0] = TOP
 
 from elastic_run.supervisor import forked, main_program, orphans, store_host  # noqa: E402 - found through the line above
 from elastic_run.supervisor.link import receive, send  # noqa: E402
@@ -37,13 +44,15 @@ class Template:
         link.set_inheritable(False)
 
     def serve(self, first: list[str], later: list[str]) -> None:
-        why = self.prepare(first)
+        why = customised() or self.prepare(first)
         send(self.link, {"ready": not why, "why": why})
         poll = select.poll()
         poll.register(self.link, select.POLLIN)
         while True:
             if later and not poll.poll(QUIET * 1000):
+                send(self.link, {"busy": later[0]})
                 self.prepare([later.pop(0)])
+                send(self.link, {"ready": True})
                 continue
             request, fds = receive(self.link)
             if request is None:
@@ -56,9 +65,10 @@ class Template:
         What is imported stays for ever: a collector that looks through it again and again costs a tenth of the time.
         """
         gc.disable()
+        name = ""
         try:
             for name in names:
-                importlib.import_module(name)
+                self.load(name)
             shadows = self.shadows()
         except BaseException as error:  # a worker that imports the same will say it in its own way
             return f"{name} cannot be imported ({type(error).__name__}: {error})"
@@ -68,6 +78,17 @@ class Template:
         if shadows:
             return f"{', '.join(sorted(shadows))} in {self.place} has the name of a module that is loaded already"
         return ""
+
+    def load(self, name: str) -> None:
+        """What the user names is found beside the program too; torch is not to be disturbed by what lies there."""
+        beside = name.partition(".")[0] != "torch" and not getattr(sys.flags, "safe_path", False)
+        if beside:
+            sys.path.insert(0, self.place)
+        try:
+            importlib.import_module(name)
+        finally:
+            if beside and self.place in sys.path:
+                sys.path.remove(self.place)
 
     def shadows(self) -> set[str]:
         """Modules beside the program that it would get instead of those that were loaded here."""
@@ -131,7 +152,7 @@ class Template:
         """`fds`: three for each worker that is started together."""
         try:
             if self.once:
-                orphans.signal_at_parent_death(15)
+                orphans.signal_at_parent_death(signal.SIGTERM)
             else:
                 forked.settle(self.launcher, lambda: orphans.stat_of(self.launcher) is None)
             self.link.close()
@@ -146,14 +167,33 @@ class Template:
             print(f"elastic-run: the worker could not take its place: {error}", file=sys.stderr)
             os._exit(127)
         reseed()
+        if sys.version_info < (3, 13):
+            threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # a fork leaves the parent's
         modules = frozenset(sys.modules)
         for name in [name for name in sys.modules if name.partition(".")[0] == "elastic_run"]:
             del sys.modules[name]  # a program that imports it gets the one on its own path
         main_program.run(start["argv"], modules)
 
 
+def customised() -> str:
+    """In words, what this interpreter has run at its start that depends on the rank, which it does not know yet."""
+    named = [getattr(sys.modules.get(name), "__file__", None) for name in ("sitecustomize", "usercustomize")]
+    for place in [*site.getsitepackages(), site.getusersitepackages()]:
+        named += glob.glob(f"{glob.escape(place)}/*.pth")
+    for path in filter(None, named):
+        try:
+            with open(path, "rb") as file:
+                if b"RANK" in file.read(1 << 20):
+                    return f"{path} asks for the rank when an interpreter starts"
+        except OSError:
+            continue
+    return ""
+
+
 def reseed() -> None:
-    """Generators that were seeded by chance at import would be the same in every fork; `random` sees to itself."""
+    """What was drawn by chance at import would be the same in every fork; `random` sees to itself."""
+    if (multiprocessing := sys.modules.get("multiprocessing.process")) is not None:
+        multiprocessing.current_process().authkey = os.urandom(32)
     numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
     if numpy is not None:
         numpy.seed()
@@ -163,6 +203,9 @@ def reseed() -> None:
 
 def main() -> None:
     pid, place, once, first, later, _, number = sys.argv[1:]
+    orphans.signal_at_parent_death(signal.SIGKILL)
+    if os.getppid() != int(pid):
+        os._exit(1)  # the launcher went before the line above
     sys.path.remove(TOP)
     link = socket.socket(fileno=int(number))
     names = [[name for name in given.split(",") if name] for given in (first, later)]

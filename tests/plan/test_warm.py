@@ -27,7 +27,8 @@ def test_with_an_npu_nothing_forks(tmp_path: Path) -> None:
 
 def test_one_rank_that_is_never_restarted_starts_cold(tmp_path: Path) -> None:
     assert mode(tmp_path, "import torch\n", workers=1, restarts=False) == Start("cold")
-    assert mode(tmp_path, "import torch\n", workers=1, restarts=True).mode == "template"
+    later = mode(tmp_path, "import torch\n", workers=1, restarts=True)
+    assert (later.mode, later.at_once) == ("template", False)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,9 @@ def test_one_rank_that_is_never_restarted_starts_cold(tmp_path: Path) -> None:
         ("import sys\nsys.path = ['x']\n", "line 2 changes sys.path"),
         ("import sys\nsys.path += ['x']\n", "line 2 changes sys.path"),
         ("import warnings\nwarnings.filterwarnings('ignore')\n", "line 2 filters warnings"),
+        ("from os import environ as e\ne['A'] = 'b'\n", "line 2 sets A"),
+        ("from dotenv import load_dotenv\nload_dotenv()\n", "line 2 changes the environment"),
+        ("import sys\nsys.setdlopenflags(2)\n", "line 2 changes how libraries are loaded"),
         ("def f():\n    import os\n    os.environ['A'] = 'b'\nf()\n", "line 3 sets A"),
     ],
 )
@@ -87,8 +91,12 @@ def test_what_is_no_readable_python_is_cold(tmp_path: Path) -> None:
 
 def test_what_is_asked_for_is_done_or_said_why_not(tmp_path: Path) -> None:
     assert mode(tmp_path, "import torch\n", "cold") == Start("cold")
-    assert mode(tmp_path, "import os\nos.environ['A'] = 'b'\nimport torch\n", "template").mode == "template"
-    assert mode(tmp_path, "import torch\n", "standby").mode == "standby"
+    for wanted in ("template", "standby"):
+        found = mode(tmp_path, "import os\nos.environ['A'] = 'b'\nimport torch\n", wanted)
+        assert found == Start("cold", "workers start cold: train.py line 2 sets A before it imports torch")
+        assert mode(tmp_path, "import torch\n", wanted).mode == wanted
+        assert mode(tmp_path, "import json\n", wanted).mode == wanted
+        assert mode(tmp_path, "import torch\n", wanted, workers=1).at_once
     assert mode(tmp_path, "", "template", python=False).because == (
         "--workers template: the program is no Python script or module"
     )
@@ -114,3 +122,40 @@ def test_what_a_program_uses_is_told(tmp_path: Path) -> None:
     assert mode(tmp_path, "import torch\n").hosted_store
     (tmp_path / "group.py").write_text("where = 'tcp://127.0.0.1:1'\n")
     assert not mode(tmp_path, "import torch\nimport group\n").hosted_store
+
+
+@pytest.mark.parametrize(
+    ("program", "files"),
+    [
+        ("import pkg.part", {"pkg/__init__.py": "SETS", "pkg/part.py": ""}),
+        ("from pkg import part", {"pkg/__init__.py": "", "pkg/part.py": "SETS"}),
+        ("from pkg.part import name", {"pkg/part.py": "SETS"}),
+        ("import pkg", {"pkg/__init__.py": "from . import part", "pkg/part.py": "SETS"}),
+        ("import pkg", {"pkg/__init__.py": "from .part import name", "pkg/part.py": "SETS"}),
+        (
+            "import pkg.sub.deep",
+            {"pkg/sub/deep.py": "from ... import pkg2, part\nfrom .. import part", "pkg/part.py": "SETS"},
+        ),
+        ("import pkg.sub.deep", {"pkg/sub/deep.py": "from ..part import *", "pkg/part.py": "SETS"}),
+    ],
+)
+def test_packages_are_read_as_they_are_imported(tmp_path: Path, program: str, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text.replace("SETS", "import os\nos.environ['OMP_NUM_THREADS'] = '2'"))
+        for package in (tmp_path / name).relative_to(tmp_path).parents:
+            if package != Path("."):
+                (tmp_path / package / "__init__.py").touch()
+    assert mode(tmp_path, f"{program}\nimport torch\n").because.endswith(
+        "line 2 sets OMP_NUM_THREADS before it imports torch"
+    )
+
+
+def test_the_packages_of_a_module_are_read_first(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/__init__.py").write_text("import os\nos.environ['OMP_NUM_THREADS'] = '2'\n")
+    (tmp_path / "pkg/train.py").write_text("from . import other\nimport torch\n")
+    found = start_mode(
+        "auto", ("p", "-u", "-m", "pkg.train"), python=True, workers=2, restarts=True, cwd=str(tmp_path), npu=False
+    )
+    assert found.because == "workers start cold: __init__.py line 2 sets OMP_NUM_THREADS before it imports torch"

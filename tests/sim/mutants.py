@@ -437,8 +437,8 @@ MUTANTS = (
     Mutant(
         "signals of any ruler are obeyed",
         "core/hearing.py",
-        "    elif job.incident is not None and job.incident.ruler is not fact.source:\n",
-        "    elif job.incident is not None and fact.source is Ruler.EMBEDDED and job.incident.ruler is not fact.source:\n",
+        "elif job.incident is not None and job.incident.ruler is not fact.source:",
+        "elif fact.source is Ruler.EMBEDDED and job.incident and job.incident.ruler is not fact.source:",
         "sim.link",
     ),
     Mutant(
@@ -458,8 +458,8 @@ MUTANTS = (
     Mutant(
         "a pause is never over",
         "core/hearing.py",
-        '        incident.choice, incident.offer = fact.strategy, Offer((fact.strategy,), "training had paused")\n        job.enter(Phase.DIAGNOSED, at, patience(job))\n',
-        "        pass\n",
+        "fact.strategy is Strategy.CONTINUE and incident.pause",
+        "False",
         "sim.link",
     ),
     Mutant(

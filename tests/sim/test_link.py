@@ -1,4 +1,4 @@
-"""Fresh seeds for some seconds of a job that ClusterD rules over a link that breaks, and every seed that once failed."""
+"""Fresh seeds for some seconds of a job that ClusterD rules over a link that breaks, and seeds that once failed."""
 
 from __future__ import annotations
 
