@@ -45,7 +45,7 @@ def hear(job: Job, fact: SignalReceived, at: float) -> None:
         case SignalKind.KILL_MASTER:
             if job.incident is None or job.incident.ruler is fact.source:
                 _leave(job, "ClusterD ends this job (kill master); it must start again as a whole", at)
-        case SignalKind.KEEP_ALIVE:
+        case SignalKind.KEEP_ALIVE:  # pragma: no branch - mypy checks that no kind of signal is missing
             pass
 
 
@@ -65,8 +65,9 @@ def _stop(job: Job, fact: SignalReceived, at: float) -> None:
             return
         _open(job, _told(job, fact, at), at)
     elif job.incident is not None and job.incident.ruler is not fact.source:
-        job.renew = True
-        job.note(Severity.WARNING, f"{fact.source.value} stops training, but {job.incident.ruler.value} rules now")
+        if fact.source is Ruler.CLUSTERD:
+            job.renew = True
+            job.note(Severity.WARNING, "ClusterD stops training, but the embedded controller decides this incident")
         return
     elif job.incident is not None and job.phase is not Phase.REPORTED:
         if fact.source is Ruler.EMBEDDED:

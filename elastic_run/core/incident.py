@@ -29,6 +29,8 @@ class Incident:
     ruler: Ruler = Ruler.EMBEDDED
     reported: tuple[FaultRank, ...] = ()
     """What the ruler was told of."""
+    begun: int = 0
+    """How often its dialogue began again."""
     forgotten: bool = False
     """By its ruler, while the way back is under way: no status is due."""
     failed: set[Strategy] = field(default_factory=set)

@@ -13,6 +13,9 @@ from elastic_run.core.phases import Phase
 if TYPE_CHECKING:
     from elastic_run.core.job import Job
 
+MOST_BEGUN = 5
+"""Dialogues about one incident that ClusterD may forget."""
+
 
 def who(job: Job) -> Ruler:
     """Would decide an incident that began now."""
@@ -74,6 +77,11 @@ def begin_again(job: Job, at: float) -> None:
     """Hold the dialogue about the open incident from its start, as nobody knows of it any more."""
     incident = job.incident
     assert incident is not None
+    incident.begun += 1
+    if incident.ruler is Ruler.CLUSTERD and incident.begun > MOST_BEGUN:
+        text = f"ClusterD forgot this incident {MOST_BEGUN} times; the embedded controller decides this incident"
+        job.note(Severity.WARNING, text)
+        incident.ruler, job.renew = Ruler.EMBEDDED, job.link_up
     incident.uuid, incident.reported, incident.choice, incident.offer = "", (), None, None
     incident.failed.clear()
     incident.stop_told = incident.global_told = incident.save = incident.pause = incident.forgotten = False

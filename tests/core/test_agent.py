@@ -12,6 +12,7 @@ from elastic_run.core.dialogue import SignalKind, Strategy
 from elastic_run.core.events import (
     CallFinished,
     LauncherFrozen,
+    LinkChanged,
     ProgressRead,
     QuitRequested,
     RendezvousFinished,
@@ -87,6 +88,7 @@ def test_exit_is_the_last_order() -> None:
         RendezvousFinished(9, None),
         StoreLost(9),
         SignalReceived("u", SignalKind.STOP_TRAIN),
+        LinkChanged(False, "as before"),
         CallFinished(1, 0),
         ProgressRead(1, None),
         Tick(),

@@ -16,13 +16,16 @@ from elastic_run.core.commands import (
     Mark,
     Note,
     ReadProgress,
+    Renew,
     Severity,
     Spawn,
     Sweep,
 )
 from elastic_run.core.dialogue import (
+    Action,
     FaultRank,
     FaultReported,
+    Ruler,
     SignalKind,
     StatusReported,
     StopCompleted,
@@ -32,6 +35,7 @@ from elastic_run.core.dialogue import (
 from elastic_run.core.events import (
     CallFinished,
     LauncherFrozen,
+    LinkChanged,
     ProgressRead,
     QuitRequested,
     RendezvousFinished,
@@ -776,3 +780,106 @@ def test_it_is_not_waited_for_longer_than_that() -> None:
     bench.answer()
     bench.stop_told()
     assert bench.wake()[-1] == Like(Kill, rank=1, signum=15)
+
+
+# -- with ClusterD
+
+
+def clusterd(kind: SignalKind, *actions: Action, **more: object) -> SignalReceived:
+    return SignalReceived("c", kind, actions=actions, source=Ruler.CLUSTERD, **more)  # type: ignore[arg-type]
+
+
+def ruled(**policy: object) -> Bench:
+    bench = Bench(clusterd=True, clusterd_timeout=7.0, clusterd_wait=50.0, **policy)
+    bench.give(LinkChanged(True, "there"))
+    return bench
+
+
+def stopped(bench: Bench, *actions: Action, kind: SignalKind = SignalKind.STOP_TRAIN) -> Bench:
+    bench.give(clusterd(kind, *actions))
+    for rank in bench.ranks:
+        bench.exit(rank, TERM)
+    bench.swept()
+    bench.answer()
+    return bench
+
+
+def test_a_job_that_requires_clusterd_starts_with_it() -> None:
+    bench = Bench(clusterd=True, require_clusterd=True, clusterd_timeout=7.0)
+    assert bench.first == [Mark(0, Phase.STARTING)]
+    assert bench.agent.deadline() == bench.at + 7.0
+    assert bench.give(LinkChanged(True, "there"), after=5.0)[-1] == BeginRendezvous(0)
+    assert bench.agent.deadline() == bench.at + bench.agent.policy.start_wait
+
+
+def test_or_not_at_all() -> None:
+    bench = Bench(clusterd=True, require_clusterd=True, clusterd_timeout=7.0)
+    left = bench.wake()[-1]
+    assert left == Exit(69, Origin.LAUNCHER, "ClusterD was not reached within 7 s (--require-clusterd)")
+
+
+def test_before_the_first_round_clusterds_stop_names_the_first_rank() -> None:
+    bench = ruled()
+    bench.give(clusterd(SignalKind.STOP_TRAIN))
+    assert bench.job.incident.dead == (FaultRank(0),)
+    later = ruled().train()
+    later.give(clusterd(SignalKind.STOP_TRAIN))
+    assert later.job.incident.dead == (FaultRank(0),)
+
+
+def test_a_pause_ends_with_a_restart_that_is_free() -> None:
+    bench = stopped(ruled().train(), Action.PAUSE_TRAIN)
+    bench.give(clusterd(SignalKind.CHANGE_STRATEGY, strategy=Strategy.CONTINUE))
+    bench.meet(1)
+    says = [order.text for order in bench.started(2) if isinstance(order, Note)]
+    assert says == [
+        "recovered from ClusterD: training pauses, as an operator asked; it starts again from its last state; "
+        "all 2 ranks started again, training paused for an operator; 0.00 s"
+    ]
+
+
+def test_workers_that_are_to_save_are_asked_and_how_it_went_is_told() -> None:
+    bench = ruled().train()
+    bench.give(clusterd(SignalKind.SAVE_AND_EXIT))
+    bench.exit(0, OK)
+    bench.exit(1, OK)
+    assert bench.swept()[-1] == Call(1, "c", StatusReported(0, Strategy.DUMP), Ruler.CLUSTERD)
+    bench.answer()
+    assert bench.phase is Phase.DIAGNOSED
+
+
+def test_a_way_back_that_fails_after_clusterd_forgot_it_begins_again() -> None:
+    bench = stopped(ruled(max_restarts=1).train())
+    bench.give(clusterd(SignalKind.GLOBAL_FAULT))
+    bench.answer()
+    bench.give(clusterd(SignalKind.CHANGE_STRATEGY, strategy=Strategy.RECOVER))
+    bench.give(LinkChanged(True, "there"))
+    orders = bench.wake()
+    assert Mark(1, Phase.REPORTED) in orders
+    assert Call(3, "", FaultReported((FaultRank(0),)), Ruler.CLUSTERD) in orders
+
+
+def test_clusterd_is_made_to_forget_what_it_began_while_another_ruled() -> None:
+    bench = Bench(max_restarts=1).train()
+    bench.to_recovering()
+    bench.job.renew = True
+    bench.meet(1)
+    assert Renew() in bench.started(2)
+    assert not bench.job.renew
+
+
+def test_a_silent_clusterd_is_not_waited_for_for_ever() -> None:
+    bench = ruled().train()
+    bench.exit(1)
+    bench.answer()
+    assert bench.wake()[-1] == Like(Call, to=Ruler.EMBEDDED)
+
+
+def test_who_has_forgotten_an_incident_is_not_told_how_it_went() -> None:
+    bench = stopped(ruled(max_restarts=1).train())
+    bench.give(clusterd(SignalKind.GLOBAL_FAULT))
+    bench.answer()
+    bench.give(clusterd(SignalKind.CHANGE_STRATEGY, strategy=Strategy.RECOVER))
+    bench.give(LinkChanged(False, "broken"))
+    bench.meet(1)
+    assert not any(isinstance(order, Call) for order in bench.started(2))

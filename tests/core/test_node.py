@@ -363,3 +363,12 @@ def test_a_hang_of_a_stranger_or_of_someone_dying_means_nothing(node: Two) -> No
     node.stop(SIGTERM, 2.0)
     for pid in (10, 99):
         assert node.hung(WorkerHung(pid, "hangs", SIGKILL), 3.0) is None
+
+
+def test_a_broken_device_ends_the_rank_on_it_once(node: Two) -> None:
+    run(node)
+    assert node.device_broken(7, 5.0) is None
+    fault = node.device_broken(1, 5.0)
+    assert fault is not None
+    assert (fault.kind, fault.blame, fault.status.signal) == (FaultKind.DEVICE, Blame.CULPRIT, 9)
+    assert node.device_broken(1, 6.0) is None

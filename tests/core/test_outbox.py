@@ -46,3 +46,18 @@ def test_a_refusal_is_said_and_the_queue_goes_on() -> None:
     text = "embedded controller answered FaultReported with code 400 not registered"
     assert out[1:] == [Note(Severity.WARNING, text)]
     assert not box.waiting
+
+
+def test_what_nobody_remembers_is_dropped_but_for_what_is_on_its_way() -> None:
+    out: list[Command] = []
+    box = Outbox(out)
+    box.put("", FaultReported((FaultRank(1),)))
+    box.drop()
+    assert not box.waiting
+    box.put("u", StopCompleted())
+    box.settle()
+    box.put("u", StopCompleted(1))
+    box.drop()
+    box.answered(CallFinished(1, 0))
+    box.settle()
+    assert out == [Call(1, "u", StopCompleted())]
