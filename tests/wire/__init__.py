@@ -1,0 +1,1 @@
+"""ClusterD's side: controllers in any order, recorded dialogues, real gRPC."""
