@@ -73,8 +73,8 @@ def _target(text: str) -> tuple[bool, str]:
 def _parts(text: str) -> tuple[str, str]:
     if text.startswith("["):
         host, _, port = text[1:].partition("]")
-        return host, port.removeprefix(":") or str(PORT)
+        return host, port.removeprefix(":") if port else str(PORT)
     if text.count(":") > 1:  # an IPv6 address without brackets
         return text, str(PORT)
-    host, _, port = text.partition(":")
-    return host, port or str(PORT)
+    host, colon, port = text.partition(":")
+    return host, port if colon else str(PORT)
