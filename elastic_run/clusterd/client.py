@@ -120,7 +120,7 @@ class Client:
     def _reported(self, call: Call) -> CallFinished:
         name, request = convert.request_of(self._job, call.report)
         wait = FAULT_WAIT if isinstance(call.report, FaultReported) else CALL_WAIT
-        info = ""
+        info, session = "", self._subscription.session
         for attempt in range(TRIES):
             try:
                 status = self._call[name](request, timeout=wait)
@@ -133,9 +133,9 @@ class Client:
             if status.code == OK and isinstance(call.report, FaultReported):
                 self._taken = time.monotonic()
             if status.code == UNREGISTERED:
-                self.renew()  # it was started anew: its stream is gone or will be
+                self._subscription.renew(session)  # it was started anew: its stream is gone or will be
             return CallFinished(call.seq, status.code, status.info if status.code else "")
-        self.renew()  # whether it was taken is not known: both sides begin again
+        self._subscription.renew(session)  # whether it was taken is not known: both sides begin again
         return CallFinished(call.seq, NO_ANSWER, info)
 
     def _tell(self, fact: Event) -> None:

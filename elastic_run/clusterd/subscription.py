@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import grpc
 
 from elastic_run.clusterd.channel import cause, rpc
+from elastic_run.clusterd.convert import KEEP_ALIVE
 from elastic_run.clusterd.pb import recover as pb
 
 OK, SWITCHED_OFF = 0, 403
@@ -18,7 +19,7 @@ ENTER_WAIT = 60.0
 """ClusterD reads from Kubernetes, and tries again, before it answers Init."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 SHORT = 1.0
-"""A stream that ends well sooner than this was taken by somebody else."""
+"""A stream that ends well sooner than this, without a signal, was taken by somebody else."""
 
 
 class Listener(Protocol):
@@ -58,6 +59,10 @@ class Subscription:
         self._call = {name: rpc(channel, name) for name in pb.METHODS}
         self._stream: Any = None
         self._up = False
+        self._spoken = False
+        """The present stream has brought a signal, so that its end is that of an incident."""
+        self.session = 0
+        """Counts streams that stood."""
         self.heard = 0.0
         """When anything came last (CLOCK_MONOTONIC)."""
         self._closed = threading.Event()
@@ -66,9 +71,9 @@ class Subscription:
     def start(self) -> None:
         self._thread.start()
 
-    def renew(self) -> None:
-        """Subscribe anew; ClusterD then forgets what it is about."""
-        if self._stream is not None:
+    def renew(self, session: int | None = None) -> None:
+        """Subscribe anew, unless the stream is not that of `session` any more; ClusterD then forgets all."""
+        if self._stream is not None and session in (None, self.session):
             self._stream.cancel()
 
     def close(self) -> None:
@@ -78,7 +83,7 @@ class Subscription:
     def _run(self) -> None:
         pause, entered = FIRST_PAUSE, False
         while not self._closed.is_set():
-            began, because = time.monotonic(), ""
+            began, because, self._spoken = time.monotonic(), "", False
             try:
                 if not entered:
                     enter(self._call, self._info, self._target)
@@ -92,13 +97,13 @@ class Subscription:
                 because = self._why(error)
                 entered = entered and not because
             self._tell(because)
-            if because or time.monotonic() - began < SHORT:
+            of_use = self._spoken or time.monotonic() - began >= SHORT
+            pause = FIRST_PAUSE if of_use else pause
+            if because or not of_use:
                 self._closed.wait(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, LONGEST_PAUSE)
                 if not because and pause == LONGEST_PAUSE:
                     self._listener.say(f"another client takes the subscription of job {self._info.jobId}; stop one")
-            else:
-                pause = FIRST_PAUSE
 
     def _subscribe(self) -> None:
         self._stream = self._call["SubscribeProcessManageSignal"](self._info)
@@ -110,6 +115,7 @@ class Subscription:
         if not self._stream.is_active():
             next(self._stream)  # raises what ended it
         self.heard, self._up = time.monotonic(), True
+        self.session += 1
         if not self._closed.is_set():
             self._listener.up(f"{self._target}, job {self._info.jobId}")
 
@@ -126,6 +132,7 @@ class Subscription:
             if message.jobId != self._info.jobId:
                 self._listener.say(f"ClusterD sent a signal of another job, {message.jobId!r}; ignored")
             else:
+                self._spoken = self._spoken or message.signalType != KEEP_ALIVE
                 self._listener.message(message)
 
     def _why(self, error: grpc.RpcError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -423,3 +424,83 @@ def test_an_orderly_end(server: Server) -> None:
 def test_every_answer_to_a_call_is_told(job: Job) -> None:
     job.report(StopCompleted())
     assert job.next(CallFinished) == CallFinished(1, 0)
+
+
+# -- a bad network
+
+
+class Proxy:
+    """Between client and server: `lag` seconds for each chunk; `cut()` ends all connections within a chunk."""
+
+    def __init__(self, port: int) -> None:
+        self._to, self.lag = port, 0.0
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.target = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self._links: list[socket.socket] = []
+        self._pause = threading.Event()
+        self._truncate = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                link, _ = self._listening.accept()
+                try:
+                    other = socket.create_connection(("127.0.0.1", self._to))
+                except OSError:
+                    link.close()
+                    continue
+                self._links += [link, other]
+                for one, two in ((link, other), (other, link)):
+                    threading.Thread(target=self._pump, args=(one, two), daemon=True).start()
+
+    def _pump(self, one: socket.socket, two: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(4096):
+                self._pause.wait(self.lag)
+                if self._truncate:
+                    two.sendall(data[: len(data) // 2])
+                    break
+                two.sendall(data)
+        with contextlib.suppress(OSError):
+            two.shutdown(socket.SHUT_RDWR)
+        one.close()  # the other pump closes the other one
+
+    def cut(self) -> None:
+        """What is on its way arrives in part; from then on connections are good again."""
+        links, self._links, self._truncate = self._links, [], True
+        for link in links:
+            with contextlib.suppress(OSError):
+                link.shutdown(socket.SHUT_RD)
+        self._truncate = False
+
+    def close(self) -> None:
+        self._listening.close()
+        self.cut()
+
+
+def test_a_network_that_delays_and_truncates_costs_time_and_no_incident(server: Server) -> None:
+    proxy = Proxy(server.port)
+    job = Job(proxy.target).up()
+    proxy.lag = 0.02
+    job.recover()
+    for _ in range(3):
+        job.report(FaultReported((FaultRank(1),)))
+        proxy.cut()
+        if not job.next(LinkChanged).up:  # the report may have noticed it first, and the stream was got again at once
+            job.up()
+        while not job.facts.empty():
+            job.facts.get()
+        job.recover()
+    job.client.close()
+    proxy.close()
+
+
+def test_a_report_that_arrives_twice_changes_nothing(server: Server, job: Job) -> None:
+    channel, call = plain(server)
+    fault = pb.ProcessFaultRequest(jobId="job", faultRanks=[pb.FaultRank(rankId="1", faultType="1")])
+    assert [call("ReportProcessFault", fault).code for _ in range(3)] == [0, 0, 0]
+    job.signal(SignalKind.STOP_TRAIN)
+    job.report(StopCompleted())
+    job.signal(SignalKind.GLOBAL_FAULT)
+    channel.close()

@@ -40,21 +40,27 @@ SKIPPED = {
 DEVIATIONS = {
     "f06e_uce_client_report_retry_not_configured": (
         "a report of a fault that only a retry could cure, on a job that may not retry, is an ordinary fault; "
-        "ClusterD answers 0 and never comes back to it"
+        "ClusterD answers 0 and never comes back to it",
+        "more than was recorded",
     ),
     "f06f_uce_retry_configured_not_offered": (
         "a retry that is configured but not offered leaves recover possible, with ranks and nodes; "
-        "ClusterD goes to dump and names nobody"
+        "ClusterD goes to dump and names nobody",
+        "'changeStrategy': 'recover'.* instead of .*'changeStrategy': 'dump'",
     ),
-    "f11a_duplicate_faults": "ranks reported after the global fault are expanded to their nodes like all others",
+    "f11a_duplicate_faults": (
+        "ranks reported after the global fault are expanded to their nodes like all others",
+        r"\('0', '1'\), \('1', '1'\), \('2', '1'\), \('3', '1'\), .* instead of .*\[\('1', '1'\), \('4', '1'\)",
+    ),
     "f11c_blocked_report_released_by_reset": (
         "while the job trains a report that nobody waits for is answered and forgotten; "
-        "ClusterD keeps the first for a later incident and blocks the second"
+        "ClusterD keeps the first for a later incident and blocks the second",
+        "0 instead of .*'code': 599",
     ),
-    "f16h_rank_out_of_range_and_garbage": "ranks that are no numbers are left out",
-    "f16i_unknown_fault_type": "an unknown type of fault is an ordinary fault, at once",
+    "f16h_rank_out_of_range_and_garbage": ("ranks that are no numbers are left out", "nothing came for .*'abc'"),
+    "f16i_unknown_fault_type": ("an unknown type of fault is an ordinary one, at once", r"at 0\.\d+: .*preExitProcess"),
 }
-"""The dialogue is another one. No client that keeps the protocol can notice."""
+"""The dialogue is another one: why, and the first difference. No client that keeps the protocol can notice."""
 EARLIER = {
     "f16o_grace_exit_subhealth": (5.2, "the real device plugin took five seconds more to see it"),
     "f20_hardware_fault_of_another_job_delays_uce": (9.0, "one job's broken device does not hold up another's faults"),
@@ -246,7 +252,8 @@ class Play:
         ticket = self.asked[event["client"], event["rpc"]].popleft()
         if "grpc" not in event["reply"]:  # else the server was down
             assert ticket in self.answers, f"no answer yet: {event}"
-            assert self.answers[ticket][0] == event["reply"].get("code", 0), event
+            code = self.answers[ticket][0]
+            assert code == event["reply"].get("code", 0), f"{code} instead of {event}"
 
     def told(self, event: dict[str, Any]) -> None:
         at, ours = self.wait(event["client"], event)
@@ -259,7 +266,7 @@ class Play:
         for message in (theirs, ours):
             message["faultRanks"] = sorted((r["rankId"], r["faultType"]) for r in message.get("faultRanks", ()))
             message["nodeRankIds"] = sorted(message.get("nodeRankIds", ()))
-        assert ours == theirs
+        assert ours == theirs, f"{ours} instead of {theirs}"
 
     def ended(self, event: dict[str, Any]) -> None:
         status = event["status"].split(" ")[0]
@@ -282,7 +289,7 @@ def test_the_controller_answers_as_the_real_one_did(name: str) -> None:
     if name in SKIPPED:
         pytest.skip(SKIPPED[name])
     if name in DEVIATIONS:
-        with pytest.raises(AssertionError):
+        with pytest.raises(AssertionError, match=DEVIATIONS[name][1]):
             play(name).run()
     else:
         play(name).run()
