@@ -124,6 +124,10 @@ class Client:
         for attempt in range(TRIES):
             try:
                 status = self._call[name](request, timeout=wait)
+            except ValueError:
+                if not self._closed.is_set():
+                    raise
+                break  # the channel was closed as the call began
             except grpc.RpcError as error:
                 info = cause(error)
                 if "qps exceeded" in info:

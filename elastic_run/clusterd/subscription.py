@@ -93,6 +93,10 @@ class Subscription:
             except Refused as error:
                 self._listener.refused(str(error))
                 return
+            except ValueError:
+                if not self._closed.is_set():
+                    raise
+                return  # the channel was closed while a call began
             except grpc.RpcError as error:
                 because = self._why(error)
                 entered = entered and not because
