@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SIM_SECONDS ?= 30
+# protobuf:grpcio
+COMPAT ?= 3.20.3:1.51.3 4.25.8:1.60.2 5.29.5:1.68.1 6.33.0:1.76.0
 
-.PHONY: demo test lint campaign bench protos clean
+.PHONY: demo test test-compat lint campaign bench protos clean
 
 demo: $(VENV)/.run  ## Train a small language model, lose a rank on the way, recover.
 	rm -rf demo-checkpoint
@@ -14,6 +16,16 @@ demo: $(VENV)/.run  ## Train a small language model, lose a rank on the way, rec
 
 test: $(VENV)/.test  ## The suite; TIERS=--slow adds the comparison with torchrun and the gloo spike.
 	$(BIN)/python tests/tiers.py $(TIERS)
+
+test-compat: $(VENV)/.run  ## The wire with old and new protobuf and grpcio, each in an environment of its own.
+	for pair in $(COMPAT); do \
+	  place=.venv-wire-$${pair%:*}; \
+	  test -x $$place/bin/python || $(PYTHON) -m venv $$place || exit 1; \
+	  $$place/bin/pip install --quiet --disable-pip-version-check click rich pytest hypothesis \
+	    protobuf==$${pair%:*} grpcio==$${pair#*:} || exit 1; \
+	  echo "protobuf $${pair%:*}, grpcio $${pair#*:}"; \
+	  $$place/bin/python -m pytest -q tests/wire || exit 1; \
+	done
 
 lint: $(VENV)/.test  ## ruff and mypy.
 	$(BIN)/ruff check .

@@ -8,7 +8,6 @@ from pathlib import Path
 TIERS = {
     "pure": [
         "tests/core",
-        "tests/wire",
         "tests/scenarios",
         "tests/plan",
         "tests/observe",
@@ -16,6 +15,7 @@ TIERS = {
         "tests/test_architecture.py",
     ],
     "simulation": ["tests/sim"],
+    "wire": ["tests/wire"],
     "command line": ["tests/cli"],
     "processes": ["tests/process"],
     "spike": ["tests/spike"],

@@ -115,7 +115,9 @@ def foreign():
         message = file.message_type.add(name=name)
         message.field.add(name="other", number=1, type=9, label=1)
     descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTypeByName("Status"))
+    pool = descriptor_pool.Default()
+    make = getattr(message_factory, "GetMessageClass", None) or message_factory.MessageFactory(pool).GetPrototype
+    return make(pool.FindMessageTypeByName("Status"))
 """
 
 
