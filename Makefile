@@ -35,8 +35,9 @@ lint: $(VENV)/.test  ## ruff and mypy.
 campaign: $(VENV)/.test  ## Long repetitions: 100 deaths of a rank, many seeds, all mutants.
 	$(BIN)/python -m pytest -m campaign -s tests
 
-bench: $(VENV)/.run  ## elastic-run beside torchrun, ft_launcher; ARGS="--reps 9 --only start".
+bench: $(VENV)/.run  ## elastic-run beside torchrun, ft_launcher (ARGS="--reps 9 --only start"), then the server at scale.
 	$(BIN)/python bench/run.py $(ARGS)
+	$(BIN)/python bench/scale.py
 
 protos: $(VENV)/.test  ## Write elastic_run/clusterd/pb/ again from protos/.
 	$(PIP) -e .[protos]
