@@ -38,6 +38,8 @@ class Registry:
     initialised: dict[str, Terms] = field(default_factory=dict)
     """As declared at that time; later changes of the declaration count when the job is declared anew."""
     controllers: dict[str, Controller] = field(default_factory=dict)
+    registered: int = 0
+    """So far; makes the ids of a job's incidents its own."""
     due: list[tuple[float, str]] = field(default_factory=list)
     """When to look at which job; an entry may be out of date."""
 
@@ -81,7 +83,8 @@ class Registry:
         if len(self.controllers) >= MOST_JOBS:
             return TOO_MANY, f"{MOST_JOBS} jobs are served already"
         self.declared[job] = replace(declared, recovery=True)
-        self.controllers[job] = Controller(f"{self.name}-{len(self.controllers)}", self.initialised[job], self.timing)
+        self.registered += 1
+        self.controllers[job] = Controller(f"{self.name}-{self.registered}", self.initialised[job], self.timing)
         return 0, "register success"
 
     def subscribe(self, job: str, at: float) -> list[Out] | None:

@@ -128,6 +128,8 @@ class Server:
                 case OperatorTold():
                     for queue in streams.operators:
                         queue.put_nowait(out.text)
+        if job not in self.registry.controllers:
+            self._streams.pop(job, None)
         self._arm()
 
     def _put(self, job: str, queue: asyncio.Queue[Any] | None, message: Any) -> None:
@@ -175,13 +177,17 @@ class Server:
     # -- calls of a job
 
     async def _init(self, request: Any, context: Any) -> Any:
+        known = request.jobId in self.registry.initialised
         code, info = self.registry.init(request.jobId)
-        self.changed(request.jobId)
+        if code == 0 and not known:
+            self.changed(request.jobId)
         return pb.Status(code=code, info=info)
 
     async def _register(self, request: Any, context: Any) -> Any:
+        known = request.jobId in self.registry.controllers
         code, info = self.registry.register(request.jobId, self._clock())
-        self.changed(request.jobId)
+        if code == 0 and not known:
+            self.changed(request.jobId)
         return pb.Status(code=code, info=info)
 
     async def _health_check(self, request: Any, context: Any) -> Any:

@@ -212,6 +212,21 @@ def test_each_incident_of_a_job_has_an_id_of_its_own() -> None:
     assert seen == ["job-1", "job-2", "job-3"]
 
 
+def test_a_job_that_was_deleted_does_not_leave_its_ids_to_another() -> None:
+    registry = Registry("test")
+    seen = set()
+    for job in ("a", "b", "a", "c"):
+        registry.delete(job)
+        registry.declare(job, Declared(Terms()))
+        registry.init(job)
+        registry.register(job, 0.0)
+        registry.subscribe(job, 0.0)
+        registry.delete("a" if job == "b" else "nobody")
+        if job in registry.controllers:
+            seen.add(registry.controllers[job].name)
+    assert len(seen) == 4
+
+
 def test_more_jobs_than_it_serves_are_refused() -> None:
     registry = Registry("test")
     registry.controllers = {str(i): Controller(str(i)) for i in range(10_000)}
