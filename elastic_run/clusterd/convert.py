@@ -34,14 +34,6 @@ STRATEGIES = {
     Strategy.CONTINUE: "continue",
     Strategy.MIGRATE: "migration",
 }
-CONFIGURED = {
-    Strategy.RETRY: "retry",
-    Strategy.RECOVER_IN_PLACE: "recover-in-place",
-    Strategy.RECOVER: "recover",
-    Strategy.SCALE_IN: "elastic-training",
-    Strategy.DUMP: "dump",
-}
-"""What a job may be declared to allow; `exit` always is."""
 SIGNALS = {
     SignalKind.KEEP_ALIVE: "keep-alive",
     SignalKind.STOP_TRAIN: "stopTrain",
@@ -81,19 +73,13 @@ def _turned(table: dict[T, str]) -> dict[str, T]:
     return {word: meaning for meaning, word in table.items()}
 
 
-_FAULT_TYPES, _STRATEGIES, _CONFIGURED = _turned(FAULT_TYPES), _turned(STRATEGIES), _turned(CONFIGURED)
+_FAULT_TYPES, _STRATEGIES = _turned(FAULT_TYPES), _turned(STRATEGIES)
 _SIGNALS, _ACTIONS = _turned(SIGNALS), _turned(ACTIONS)
 
 
 def number(text: str) -> int | None:
     """A rank or node as it is written on the wire; None for what is no decimal number of at most nine digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
-
-
-def configured(words: Iterable[str]) -> tuple[Strategy, ...]:
-    """Declared strategies, taken literally; unknown words count for nothing, as in ClusterD."""
-    known = {_CONFIGURED[word] for word in words if word in _CONFIGURED}
-    return tuple(strategy for strategy in CONFIGURED if strategy in known)
 
 
 # -- the server's side

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -20,6 +20,12 @@ WORDS = {
 }
 """Besides exit, which every job may."""
 SHORTEST_ID, LONGEST_ID = 1, 128
+
+
+def configured(words: Iterable[str]) -> tuple[Strategy, ...]:
+    """Strategies by their words, best first; unknown words count for nothing, as in ClusterD's own declarations."""
+    known = set(words)
+    return tuple(strategy for word, strategy in WORDS.items() if word in known)
 
 
 def declared(job: str, told: Mapping[str, Any]) -> Declared:
@@ -43,8 +49,7 @@ def declared(job: str, told: Mapping[str, Any]) -> Declared:
     for name in ("nodes", "ranks_per_node"):
         if given.get(name, 1) < 1:
             raise ConfigError(f"job {job}: {name} must be 1 or more")
-    strategies = tuple(strategy for word, strategy in WORDS.items() if word in words)
-    return Declared(Terms(strategies, **{**_scheduled, **given}), recovery)
+    return Declared(Terms(configured(words), **{**_scheduled, **given}), recovery)
 
 
 def written(declared: Declared) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from elastic_run.clusterd import convert
 from elastic_run.clusterd.case import LinksToSwitch, RanksToTest
 from elastic_run.clusterd.controller import Controller
+from elastic_run.clusterd.jobs import configured
 from elastic_run.clusterd.machine import Answered, Ended, OperatorTold, Out
 from elastic_run.clusterd.pb import recover as pb
 from elastic_run.clusterd.states import State
@@ -54,7 +55,7 @@ class Desk:
 
     def _declare(self, plain: list[str], given: dict[str, str]) -> None:
         timing = TIMINGS[given.pop("timing", "clusterd")]
-        strategies = convert.configured(plain[0].split(",") if plain else ())
+        strategies = configured(plain[0].split(",") if plain else ())
         numbers = {name: float(text) if "." in text else int(text) for name, text in given.items() if text[0].isdigit()}
         flags = {name: text == "yes" for name, text in given.items() if text in ("yes", "no")}
         words = {name: text for name, text in given.items() if name not in {**numbers, **flags}}

@@ -16,6 +16,7 @@ import pytest
 from google.protobuf import json_format
 
 from elastic_run.clusterd import convert
+from elastic_run.clusterd.jobs import configured
 from elastic_run.clusterd.machine import Answered, Ended, Out
 from elastic_run.clusterd.pb import recover as pb
 from elastic_run.clusterd.registry import Declared, Registry
@@ -125,7 +126,7 @@ class Play:
         labels, notes = event["pgLabels"], event["pgAnnotations"]
         health = labels.get("subHealthyStrategy", "")
         terms = Terms(
-            convert.configured(notes.get("recover-strategy", "").split(",")),
+            configured(notes.get("recover-strategy", "").split(",")),
             event["nodes"],
             event["devPerNode"],
             event["framework"],
