@@ -4,9 +4,13 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """`elastic_run.launch`, loaded when it is first asked for; see `elastic_run.python.launch`."""
+    """`launch` and `WorkersFailed`, loaded when they are first asked for; see `elastic_run.python.launch`."""
     if name == "launch":
         from elastic_run.python import launch
 
         return launch
+    if name == "WorkersFailed":
+        from elastic_run.errors import WorkersFailed
+
+        return WorkersFailed
     raise AttributeError(f"module 'elastic_run' has no attribute {name!r}")

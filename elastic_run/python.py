@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +20,8 @@ from elastic_run.errors import ConfigError, WorkersFailed
 
 PARENT_FD = "ELASTIC_RUN_PARENT_FD"
 """Variable that tells the launcher which descriptor ends with its caller."""
+CALLING = "ELASTIC_RUN_CALL"
+"""Set by a worker while it imports the caller's program."""
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from elastic_run.cli import main; main()"
 CALL = Path(__file__).parent / "worker" / "call.py"
 
@@ -47,6 +51,9 @@ def launch(
 
     May be called from any thread. When this process ends, the job does too.
     """
+    if os.environ.get(CALLING) and "__mp_main__" in sys.modules:
+        what = "launch() was called while a worker imported this program to find its function"
+        raise ConfigError(f"{what}; put the call under `if __name__ == '__main__':`")
     with tempfile.TemporaryDirectory(prefix="elastic-run-call-") as name:
         place = Path(name)
         if callable(target):
@@ -81,6 +88,8 @@ def _write_call(place: Path, function: Callable[..., Any], args: tuple[Any, ...]
         script = None  # `<stdin>`
     if not name or "<" in name or module is None:
         raise ConfigError(f"{name or function!r} cannot be imported by name; define it at the top of a module")
+    if not isinstance(getattr(function, "__self__", None), type | types.NoneType | types.ModuleType):
+        raise ConfigError(f"{name} is bound to an object, which would be lost; pass the object to a function")
     if module == "__main__" and script is None:
         raise ConfigError(f"{name} lives in a session without a file; put it into a module that can be imported")
     call = {
@@ -133,16 +142,17 @@ def _pass_on(launcher: subprocess.Popen[bytes]) -> str:
     with selectors.DefaultSelector() as selector:
         for source, sink in ((launcher.stdout, sys.stdout), (launcher.stderr, sys.stderr)):
             if source is not None:
-                selector.register(source, selectors.EVENT_READ, sink)
+                decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+                selector.register(source, selectors.EVENT_READ, (sink, decoder))
         while selector.get_map():
             for key, _ in selector.select():
                 data = os.read(key.fd, 1 << 16)
-                if data:
-                    key.data.write(data.decode(errors="replace"))
-                    key.data.flush()
-                else:
+                sink, decoder = key.data
+                sink.write(decoder.decode(data, final=not data))
+                sink.flush()
+                if not data:
                     selector.unregister(key.fileobj)
-                if key.data is sys.stderr:
+                if sink is sys.stderr:
                     tail = (tail + data)[-4096:]
     return tail.decode(errors="replace")
 
@@ -157,5 +167,7 @@ def _failure(code: int, place: Path) -> WorkersFailed:
 
 
 def _results(place: Path) -> list[Any]:
-    found = sorted((int(path.stem), path) for path in place.glob("*.result"))
-    return [pickle.loads(path.read_bytes()) for _, path in found]
+    """By local rank; None of one that exited 0 by itself."""
+    found = {int(path.stem): path for path in place.glob("*.result")}
+    ranks = {int(path.stem) for path in place.glob("*.began")}
+    return [pickle.loads(found[rank].read_bytes()) if rank in found else None for rank in sorted(ranks | {*found})]

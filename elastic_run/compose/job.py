@@ -89,6 +89,8 @@ class _Job:
         self.plan = plan
         self.job = uuid.uuid4().hex
         self.host = socket.gethostname()
+        self.error_file = os.environ.get("TORCHELASTIC_ERROR_FILE")
+        """Whoever started us reads there why we failed, as it would of torchrun."""
         on_terminal = {"stdout": os.isatty(1), "stderr": os.isatty(2)}
         self.terminal = Terminal({name: not terminal for name, terminal in on_terminal.items()})
         self.writer = Writer(self.terminal.say)
@@ -305,6 +307,9 @@ class _Job:
         if self.places.run is not None:
             self.writer.call(self.places.run.give_room)
         watch.close(left, code, lost)
+        said = self.streams.errors.get((watch.culprit or {}).get("rank", -1))
+        if code != ExitCode.OK and self.error_file and said:
+            self.writer.replace(Path(self.error_file).absolute(), said)
         self._say_what_was_lost(lost)
         says_more = code != ExitCode.OK and f"exit code {code}" not in left.because
         self.terminal.say(left.because + (f"; exit code {code}" if says_more else ""))

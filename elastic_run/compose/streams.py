@@ -25,6 +25,8 @@ class Streams:
     host: str
     writer: Writer
     on_terminal: Mapping[str, bool]
+    errors: dict[Rank, bytes] = field(default_factory=dict, init=False)
+    """The newest error file of each rank."""
     placed: Mapping[str, Mapping[str, str]] | None = field(default=None, init=False)
     """What a plug-in (--logs-specs) says of the present attempt: torch's LogsDest, paths by local rank."""
 
@@ -48,6 +50,7 @@ class Streams:
 
     def keep_error(self, rank: Rank, attempt: int, said: bytes) -> None:
         local_rank = str(rank % self.plan.workers)
+        self.errors[rank] = said
         if self.placed is not None and self.placed["error_files"].get(local_rank):
             self.writer.replace(Path(self.placed["error_files"][local_rank]), said)
         elif self.run is not None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from pathlib import Path
 
 from elastic_run.errors import ConfigError
@@ -60,7 +60,13 @@ def _check_script(script: str) -> None:
 
 
 def _check_module(name: str) -> None:
-    """Walk down the packages without importing one: importing could load torch into the launcher."""
+    """Walk down the packages without importing one: importing could load torch into the launcher.
+
+    Other finders than that of sys.path, such as those of editable installs, are asked for the first name only.
+    """
+    first = name.partition(".")[0]
+    if name in sys.modules or (first and _found_elsewhere(first)):
+        return
     where: Sequence[str] = [str(Path.cwd()), *sys.path[1:]]
     parts = name.split(".")
     spec: ModuleSpec | None = None
@@ -75,3 +81,9 @@ def _check_module(name: str) -> None:
         where = list(spec.submodule_search_locations or ())
     if where and PathFinder.find_spec("__main__", where) is None:
         raise ConfigError(f"--module: {name!r} is a package without __main__.py; name the module to run")
+
+
+def _found_elsewhere(name: str) -> bool:
+    usual = (BuiltinImporter, FrozenImporter, PathFinder)
+    others = [finder for finder in sys.meta_path if finder not in usual and hasattr(finder, "find_spec")]
+    return any(finder.find_spec(name, None) is not None for finder in others)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from elastic_run.errors import ConfigError
 
+MOST = 10_000
+"""Ranks of one machine; more are a slip of the finger."""
 FLAG = "--nproc-per-node"
 ASK_TORCH = "import torch; a = torch.accelerator; print(a.device_count() if a.is_available() else 0)"
 ASK_TORCH_XPU = "import torch; print(torch.xpu.device_count() if torch.xpu.is_available() else 0)"
@@ -23,6 +25,8 @@ def count(wanted: str, environ: Mapping[str, str], interpreter: str, dev: Path =
     Raises:
         ConfigError: no such device is here, or the word means nothing.
     """
+    if wanted.isdigit() and int(wanted) > MOST:
+        raise ConfigError(f"{FLAG} {wanted}: more than {MOST} ranks on one machine; is a digit too many there?")
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)
     match wanted:

@@ -257,7 +257,7 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
         argv=argv,
         workers=workers,
         policy=_policy(given, environ, restarts, center is not None),
-        output=_output(given, workers),
+        output=_output(given, workers, environ),
         nodes=_nodes(given),
         role=given["role"],
         script_on_stdin=given["script"] == STDIN and not (given["module"] or given["no_python"]),
@@ -323,7 +323,13 @@ def _requeues(on_stop: str, environ: Mapping[str, str]) -> bool:
     return on_stop == "requeue" or (on_stop == "auto" and scheduled)
 
 
-def _output(given: Mapping[str, Any], workers: int) -> out.Output:
+def _template(given: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    """The option, or torch's variable, which is older than the option."""
+    text: str = given["log_line_prefix_template"] or environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "")
+    return text
+
+
+def _output(given: Mapping[str, Any], workers: int, environ: Mapping[str, str]) -> out.Output:
     filters = {name: out.needles(given[f"duplicate_{name}_filters"]) for name in ("stdout", "stderr")}
     tee = out.mapping("--tee", given["tee"], workers)
     for name, texts in filters.items():
@@ -334,7 +340,7 @@ def _output(given: Mapping[str, Any], workers: int) -> out.Output:
         tee=tee,
         local_ranks=out.ranks("--local-ranks-filter", given["local_ranks_filter"]),
         ranks=out.ranks("--ranks-filter", given["ranks_filter"]),
-        template=out.checked_template("--log-line-prefix-template", given["log_line_prefix_template"]),
+        template=out.checked_template("--log-line-prefix-template", _template(given, environ)),
         filters=tuple((name, texts) for name, texts in filters.items() if texts),
         max_size=None if given["log_max_size"] is None else out.size("--log-max-size", given["log_max_size"]),
     )
@@ -347,6 +353,8 @@ def _nodes(given: Mapping[str, Any]) -> Nodes:
     least, most = _span(given["nnodes"])
     _conf(given["rdzv_conf"])
     if given["standalone"]:
+        if given["rdzv_endpoint"]:
+            raise ConfigError("--standalone and --rdzv-endpoint exclude each other; drop one of them")
         if most > 1:
             raise ConfigError(f"--standalone and --nnodes {given['nnodes']} exclude each other; drop one of them")
         return Nodes()

@@ -25,6 +25,7 @@ OPTIMISES = re.compile(
     rb"DistributedDataParallel|FullyShardedDataParallel|fully_shard|\boptim\b|torch\.compile"
     rb"|\b(?:accelerate|deepspeed|lightning|pytorch_lightning|transformers)\b"
 )
+CALL = Path(__file__).parent.parent / "worker" / "call.py"
 MOST_FILES = 200
 """Of the program's own modules that are read."""
 
@@ -63,7 +64,8 @@ def start_mode(
     except (SyntaxError, ValueError, RecursionError, OSError):
         return Start("cold")  # it will say itself what is wrong with it
     if found.obstacle:
-        return Start("cold", f"workers start cold: {found.obstacle}")
+        ours = program.files[-1][0] == CALL  # of elastic_run.launch: nobody's concern
+        return Start("cold", "" if ours else f"workers start cold: {found.obstacle}")
     if not asked and not found.heavy:
         return Start("cold")  # it imports nothing that a warm process could have ready
     npu = find_spec("torch_npu") is not None if npu is None else npu

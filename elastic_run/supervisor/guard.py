@@ -15,6 +15,8 @@ from elastic_run.supervisor import orphans
 from elastic_run.supervisor.link import receive, send
 
 PROGRAM = os.path.join(os.path.dirname(__file__), "guard_main.py")
+MOST_UNANSWERED = 64
+"""Requests on their way: an answer that finds no room would stop the guard, and then us (some 280 have room)."""
 MAX_REPLACED = 20
 """More guards than this dying in one job is no accident."""
 
@@ -46,6 +48,9 @@ class Guard:
     link: socket.socket = field(init=False)
     process: subprocess.Popen[bytes] = field(init=False)
     waiting: dict[int, tuple[dict[str, object], tuple[int, ...]]] = field(default_factory=dict)
+    heard: list[Started] = field(default_factory=list)
+    """Answers that came while others were asked for."""
+    frozen: bool = False
     replaced: int = 0
 
     def __post_init__(self) -> None:
@@ -65,6 +70,8 @@ class Guard:
         cpus: Sequence[int] | None,
     ) -> None:
         """Ask for a worker; `Started` comes back from `read()`. The descriptors stay open until then."""
+        while len(self.waiting) >= MOST_UNANSWERED and self._hear():
+            pass
         request = {"id": key, "argv": list(argv), "env": dict(env), "cwd": cwd, "cpus": cpus and list(cpus)}
         self.waiting[key] = (request, fds)
         self._send(request, fds)
@@ -75,13 +82,22 @@ class Guard:
 
     def read(self) -> list[Started] | None:
         """Answers that have come. None: the guard ended the job because this launcher was frozen."""
+        if not self.frozen:
+            self._hear()
+        heard, self.heard = self.heard, []
+        return None if self.frozen else heard
+
+    def _hear(self) -> bool:
+        """The next answer, for `read`; False: none will come from this one."""
         answer, _ = receive(self.link)
         if answer is None:
-            return []  # it is dead; its exit is seen by whoever reaps
+            return False  # it is dead; its exit is seen by whoever reaps
         if "stopped" in answer:
-            return None
+            self.frozen = True
+            return False
         self.waiting.pop(answer["id"], None)
-        return [Started(answer["id"], answer["pid"], answer["error"])]
+        self.heard.append(Started(answer["id"], answer["pid"], answer["error"]))
+        return True
 
     def died(self, status: int) -> None:
         """It was reaped: start another, and ask that one for what is unanswered."""

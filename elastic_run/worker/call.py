@@ -29,10 +29,13 @@ def main(place: Path) -> None:
 
 
 def _run(call: dict[str, Any], place: Path) -> None:
+    rank = os.environ["RANK"]
+    (place / f"{rank}.began").touch()
+    os.environ["ELASTIC_RUN_CALL"] = "1"  # a program that launches again while it is imported is told so
     function = _find(call)
+    del os.environ["ELASTIC_RUN_CALL"]
     args, kwargs = pickle.loads((place / "arguments").read_bytes())
     result = function(*args, **kwargs)
-    rank = os.environ["RANK"]
     new = place / f"{rank}.{os.getpid()}"
     new.write_bytes(pickle.dumps(result))
     new.rename(place / f"{rank}.result")

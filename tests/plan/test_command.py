@@ -69,3 +69,15 @@ def test_what_cannot_run_is_said_in_one_line(given: dict[str, object], words: st
     with pytest.raises(ConfigError, match=words) as caught:
         argv(**given)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_a_module_that_another_finder_knows_is_left_to_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object, target: object = None) -> object:
+            return object() if name == "installed_in_place" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    for name in ("installed_in_place", "installed_in_place.part", "os.path"):
+        given = {"module": True, "no_python": False, "interpreter": sys.executable}
+        assert command(name, (), **given)[2:] == ("-m", name)

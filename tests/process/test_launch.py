@@ -185,3 +185,27 @@ def test_the_job_ends_with_its_caller(tmp_path: Path) -> None:
 
     until(lambda: not workers(), BOUND, lambda: f"workers alive: {workers()}")
     caller.communicate()
+
+
+def test_a_rank_that_exits_by_itself_keeps_its_place() -> None:
+    assert elastic_run.launch(jobs.leave_if_first, nproc_per_node=3) == [None, 1, 2]
+
+
+def test_a_bound_method_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is bound to an object"):
+        elastic_run.launch(jobs.Counter().count)
+
+
+def test_text_is_passed_on_whole(capfd: pytest.CaptureFixture[str]) -> None:
+    elastic_run.launch(jobs.write_many)
+    assert "\ufffd" not in capfd.readouterr().err
+
+
+def test_a_program_that_launches_while_it_is_imported_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("import elastic_run\ndef f(): return 1\nprint(elastic_run.launch(f))\n")
+    done = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "put the call under `if __name__ == '__main__':`" in done.stderr
+
+
+def test_what_is_raised_can_be_caught_by_the_name_in_the_package() -> None:
+    assert elastic_run.WorkersFailed is WorkersFailed

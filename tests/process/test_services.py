@@ -108,3 +108,26 @@ def test_a_health_port_that_is_taken_is_one_line(run: Run) -> None:
     assert run.said == [
         f"elastic-run: the variable TORCHELASTIC_HEALTH_CHECK_PORT={port}: Address already in use; choose another"
     ]
+
+
+def test_whoever_started_the_launcher_finds_the_culprits_error_file(run: Run) -> None:
+    (run.place / "script.py").write_text(
+        "import os\nfrom elastic_run.worker.record import record\n"
+        "@record\ndef main():\n  if os.environ['RANK'] == '1': raise ValueError('mine')\n"
+        "  import time; time.sleep(60)\nmain()\n"
+    )
+    env = {"TORCHELASTIC_ERROR_FILE": str(run.place / "mine.json")}
+    assert run.start(*run.flags(), "script.py", env=env).wait() == 1
+    assert "mine" in json.loads((run.place / "mine.json").read_text())["message"]["message"]
+
+
+def test_torchs_variable_gives_the_prefix(run: Run) -> None:
+    (run.place / "script.py").write_text("print('text')")
+    env = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "<${rank}> "}
+    assert run.start(*run.flags(1), "--tee", "3", "script.py", env=env).wait() == 0
+    assert run.out == "<0> text\n"
+
+
+def test_hundreds_of_ranks_start(run: Run) -> None:
+    words = ("--nproc-per-node", "400", "--log-dir", str(run.logs), "--no-python", "true")
+    assert run.start(*words).wait(90) == 0, run.err
