@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 MARK = "ELASTIC_RUN_JOB"
 _MARK_PREFIX = MARK.encode() + b"="
+KTHREADD = 2
+"""Parent of the kernel's threads, which have no environment either."""
 MOST_LOOKS = 8
 END_WAIT = 1.0
 """Seconds for the kernel to let go of a killed process."""
@@ -59,12 +61,20 @@ def stat_of(pid: int) -> Stat | None:
 
 def is_marked(pid: int, job: str) -> bool:
     """Whether the environment that `pid` was started with names the job. False if we may not read it."""
+    return _names(_environ(pid), job)
+
+
+def _environ(pid: int) -> bytes:
+    """Empty for one that is ending: its memory goes before its state says so. A kernel thread has none either."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            entries = file.read().split(b"\0")
+            return file.read()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return False
-    wanted = job.encode()
+        return b""
+
+
+def _names(environ: bytes, job: str) -> bool:
+    wanted, entries = job.encode(), environ.split(b"\0")
     return any(e.startswith(_MARK_PREFIX) and wanted in e[len(_MARK_PREFIX) :].split(b":") for e in entries)
 
 
@@ -97,9 +107,10 @@ def _look(job: str, leaders: Mapping[int, int] | None) -> tuple[list[int], set[i
         except FileNotFoundError:
             ended.add(pid)
             continue
-        if is_marked(pid, job) or (leaders and _lives_in(pid, leaders)):
+        environ = _environ(pid)
+        if _names(environ, job) or (leaders and _lives_in(pid, leaders)):
             found.append(pid)
-        elif (stat := stat_of(pid)) is None or stat.state in "ZX":
+        elif (stat := stat_of(pid)) is None or stat.state in "ZX" or not (environ or KTHREADD in (pid, stat.parent)):
             ended.add(pid)
     return found, ended
 
