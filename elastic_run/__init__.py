@@ -5,12 +5,8 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     """`launch` and `WorkersFailed`, loaded when they are first asked for; see `elastic_run.python.launch`."""
-    if name == "launch":
-        from elastic_run.python import launch
+    if name in ("launch", "WorkersFailed"):
+        from elastic_run import python
 
-        return launch
-    if name == "WorkersFailed":
-        from elastic_run.errors import WorkersFailed
-
-        return WorkersFailed
+        return getattr(python, name)
     raise AttributeError(f"module 'elastic_run' has no attribute {name!r}")
