@@ -43,7 +43,17 @@ HOMES = {
 }
 """Where a module that costs time or memory may be imported; what is neither here nor in the stdlib, nowhere."""
 FORKS = ("supervisor.forked",)
-PURE_STDLIB = {"__future__", "collections", "collections.abc", "dataclasses", "enum", "functools", "heapq", "typing"}
+PURE_STDLIB = {
+    "__future__",
+    "collections",
+    "collections.abc",
+    "dataclasses",
+    "enum",
+    "functools",
+    "heapq",
+    "types",
+    "typing",
+}
 IMPURE = {"open", "print", "input", "eval", "exec", "compile", "__import__", "breakpoint"}
 VAGUE = {"util", "utils", "common", "helper", "helpers", "manager", "managers", "handler", "handlers"}
 GIVEN_NAMES = {"recover_manager", "DLRecoverManager"}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from elastic_run.clusterd.controller import Controller
 from elastic_run.clusterd.loopback import Loopback
 from elastic_run.clusterd.terms import Terms
+from elastic_run.compose.fleet import FLEET_GRACE, meet
 from elastic_run.compose.places import take_places
 from elastic_run.compose.services import Services
 from elastic_run.compose.store import Stored
@@ -59,6 +60,8 @@ DISK_WAIT = 5.0
 CONSOLE_WAIT = 5.0
 """For a console that takes nothing, at the end."""
 GUARD_WAIT = 1.0
+FLEET_WAIT = 2.0
+"""For the other nodes to be told how the job ended."""
 SCARCE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 PRELOAD = ("torch", "torch.distributed")
 COMPILER = ("torch._dynamo",)
@@ -96,12 +99,14 @@ class _Job:
         self.writer = Writer(self.terminal.say)
         self.inbox, self.sources = Inbox(), Sources()
         self._listen_to_caller()
-        self.rendezvous = _rendezvous(plan)
-        self.alone = _hold(plan.nodes.alone_at) if plan.nodes.alone_at is not None else None
+        self.certificates = _certificates(plan)
+        self.met = meet(plan, self.host, self.inbox.post, self.terminal.say)
+        self.rendezvous = _rendezvous(plan, self.met.leads)
         self.services = Services(plan, self.inbox.post, self.sources, self.terminal.say)
         self.client: Client | None = None
-        self.certificates = _certificates(plan)
-        self.places = take_places(plan, self.job, self.writer, self.terminal.say)
+        node = self.met.node if plan.nodes.rank is None else plan.nodes.rank
+        self.places = take_places(plan, self.job, self.writer, self.terminal.say, node, self.met.run)
+        self.met.open(self.places.run_name)
         self.streams = Streams(plan, self.places.run, self.host, self.writer, on_terminal)
 
     def run(self) -> int:
@@ -110,7 +115,7 @@ class _Job:
         _make(self.places.scratch)  # only now: the guard, which removes it, is there
         self.logs = self._follow_logs()
         self.client = self._client()
-        agent = Agent(self.plan.policy, Site(self.plan.nodes.rank, self.host, self.plan.workers))
+        agent = Agent(self.plan.policy, Site(self.met.node, self.host, self.plan.workers, self.met.leads))
         watch = Watch(agent, self.terminal.say, self.writer.replace, self.places.run, self.streams.logs_of)
         watch.summary_file = Path(self.plan.summary_file).absolute() if self.plan.summary_file else None
         terms = Terms(ranks_per_node=self.plan.workers)
@@ -127,6 +132,7 @@ class _Job:
             progress=ProgressFile(self.plan.progress_file, self.inbox.post),
             people=watch,
             post=self.inbox.post,
+            fleet=self.met.fleet,
         )
         records = [self._journal(agent), *self.services.records()]
         loop = Loop(agent, shell, records, processes.collect, [controller, *warm, *self.services.clocks], self.sources)
@@ -135,8 +141,6 @@ class _Job:
         self.sources.listen(processes.guard.link, processes.answered)
         if self.plan.threads is not None:
             self.terminal.say(f"OMP_NUM_THREADS={self.plan.threads} for each rank, from the cores of this machine")
-        if self.alone is not None:
-            self.terminal.say("this node trains alone, as --nnodes 1:MAX allows; others cannot join it later")
         if self.client is not None:
             self.client.start()
         left = self._supervise(loop, agent)
@@ -149,7 +153,7 @@ class _Job:
     def _client(self) -> Client | None:
         """Of ClusterD, if the job belongs to one; grpc is loaded only then."""
         told = self.plan.clusterd
-        if told is None:
+        if told is None or not self.met.leads:
             return None
         from elastic_run.clusterd.channel import open_channel
         from elastic_run.clusterd.client import Client
@@ -171,7 +175,10 @@ class _Job:
             self.sources.forget(dead)
             self.sources.listen(new, answered)
 
-        return Guard(self.job, self.plan.policy.stop_grace, self.places.scratch, replaced, leaders)
+        grace = self.plan.policy.stop_grace
+        if self.plan.nodes.several:
+            grace = min(grace, FLEET_GRACE)
+        return Guard(self.job, grace, self.places.scratch, replaced, leaders)
 
     def _listen_to_caller(self) -> None:
         """`elastic_run.launch` hands down a pipe that closes when its process ends: the job is then stopped.
@@ -262,13 +269,14 @@ class _Job:
         return [template]
 
     def _store(self, processes: Processes) -> Stored | None:
-        """The workers' store, where the job is one node, its port is not given, and there is a template to fork it."""
+        """The workers' store, where this node leads, its port is not given, and there is a template to fork it."""
         nodes = self.plan.nodes
-        own = nodes.count > 1 or nodes.master_port or not self.plan.start.hosted_store
-        if own or not isinstance(processes.warm, Template):
+        own = nodes.master_port or not self.plan.start.hosted_store
+        if own or not self.met.leads or not isinstance(processes.warm, Template):
             return None
         kind = processes.warm.kind
-        return Stored(self.rendezvous, processes.warm, self.sources, processes.serving, kind.store_host(self.job))
+        host = kind.store_host(self.job)
+        return Stored(self.rendezvous, processes.warm, self.sources, processes.serving, host, nodes.master_addr)
 
     def _last_words(self, rank: Rank, incarnation: int) -> str:
         return self.logs.tail(rank, incarnation)
@@ -297,6 +305,7 @@ class _Job:
         plain = self.plan.plain_exit_code and left.origin is not Origin.LAUNCHER
         code = min(left.code, 1) if plain else left.code
         self.services.close()
+        self.met.fleet.close(FLEET_WAIT)
         if self.client is not None:
             self.client.close()
         if processes.warm is not None:
@@ -349,28 +358,15 @@ def _certificates(plan: Plan) -> Certificates | None:
     return files
 
 
-def _rendezvous(plan: Plan) -> Static:
+def _rendezvous(plan: Plan, leads: bool) -> Static:
     nodes = plan.nodes
-    static = Static(plan.workers, nodes.count, nodes.rank, nodes.master_addr, nodes.master_port)
-    if nodes.rank == 0 and nodes.master_port:
+    static = Static(plan.workers, nodes.master_addr, nodes.master_port)
+    if leads and nodes.master_port:
         try:
             static.hold()
         except OSError as error:
             raise ConfigError(f"--master-port {nodes.master_port}: {error.strerror}; choose another") from error
     return static
-
-
-def _hold(endpoint: tuple[str, int]) -> socket.socket:
-    """Keep a second launcher of the same job from training beside us, unnoticed."""
-    host, port = endpoint
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        held = socket.socket(family, socket.SOCK_STREAM)
-        held.bind(address)
-    except OSError as error:
-        why = f"{error.strerror}; another launcher may hold it, and joining one needs --nnodes N with static"
-        raise ConfigError(f"--rdzv-endpoint {host}:{port}: {why}") from error
-    return held
 
 
 def _make(scratch: str) -> None:

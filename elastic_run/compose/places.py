@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from elastic_run.core.vocabulary import NodeId
 from elastic_run.errors import ConfigError
 from elastic_run.observe import rundir
 from elastic_run.observe.rundir import RunDirectory
@@ -29,32 +30,41 @@ class Places:
     run: RunDirectory | None
     """None: there are no records of this launch."""
     run_id: str
+    run_name: str
+    """Of the run directory above this node's part; what the job would be called where there is none."""
 
 
-def take_places(plan: Plan, job: str, writer: Writer, say: Callable[[str], None]) -> Places:
+def take_places(
+    plan: Plan, job: str, writer: Writer, say: Callable[[str], None], node: NodeId, told: str | None
+) -> Places:
     """Take a run directory, without waiting for ever for its file system, and name a scratch directory.
+
+    `told`: the run's name, where the leader has told it.
 
     Raises:
         ConfigError: --log-dir cannot be written.
     """
     name, returns = rundir.job_name(plan.run_id, os.environ)
-    run = _take_run(plan, name, returns, writer, say)
+    name = told or name
+    run = _take_run(plan, name, returns, writer, say, node)
     if run is not None:
         if run.instead_of:
             say(f"{run.instead_of}; records go to {run.path}")
         writer.call(lambda: rundir.index(run.path, os.environ))
         writer.call(run.reserve)
-    return Places(_scratch(job), run, plan.run_id or name)
+    return Places(_scratch(job), run, plan.run_id or name, run.path.parent.name if run is not None else name)
 
 
-def _take_run(plan: Plan, name: str, returns: bool, writer: Writer, say: Callable[[str], None]) -> RunDirectory | None:
+def _take_run(
+    plan: Plan, name: str, returns: bool, writer: Writer, say: Callable[[str], None], node: NodeId
+) -> RunDirectory | None:
     taken: list[RunDirectory] = []
     failed: list[OSError] = []
     done = threading.Event()
 
     def work() -> None:
         try:
-            taken.append(rundir.take(plan.log_dir, name, returns, plan.nodes.rank))
+            taken.append(rundir.take(plan.log_dir, name, returns, node))
         except OSError as error:
             failed.append(error)
         done.set()

@@ -35,6 +35,8 @@ class Stored:
     """Pids that a search for leftovers spares; the host's is put there."""
     start_cold: Callable[[int, int, str, int], int]
     """Exec a host of its own for (listening, life, address, port); -> its pid."""
+    address: str | None = None
+    """Where other nodes reach it; None: there are none."""
     never: bool = field(default=False, init=False)
     cold: bool = field(default=False, init=False)
     """The present host was exec'ed."""
@@ -53,10 +55,11 @@ class Stored:
             self.never = True  # ranks see whether there is a store: in all rounds or in none
         if self.never:
             return met
-        self.listening = socket.create_server((LOOPBACK, 0), backlog=BACKLOG)
+        self.listening = socket.create_server((LOOPBACK if self.address is None else "", 0), backlog=BACKLOG)
         port = self.listening.getsockname()[1]
         self._host(round, port, lambda listening, life: self.template.host_store(listening, life, LOOPBACK, port))
-        return replace(met, assignment=replace(met.assignment, master_addr=LOOPBACK, master_port=port, hosted=True))
+        address = self.address or LOOPBACK
+        return replace(met, assignment=replace(met.assignment, master_addr=address, master_port=port, hosted=True))
 
     def _host(self, round: int, port: int, start: Callable[[int, int], object]) -> None:
         """Let somebody serve on the listening socket, which stays ours until he says that he does."""

@@ -27,6 +27,8 @@ class Streams:
     on_terminal: Mapping[str, bool]
     errors: dict[Rank, bytes] = field(default_factory=dict, init=False)
     """The newest error file of each rank."""
+    local_ranks: dict[Rank, int] = field(default_factory=dict, init=False)
+    """Of the ranks that were started here."""
     placed: Mapping[str, Mapping[str, str]] | None = field(default=None, init=False)
     """What a plug-in (--logs-specs) says of the present attempt: torch's LogsDest, paths by local rank."""
 
@@ -36,6 +38,7 @@ class Streams:
 
     def treatment(self, rank: Rank, local_rank: int, name: str, restarts: int) -> Treatment | None:
         """None: the worker has the launcher's own stream."""
+        self.local_ranks[rank] = local_rank
         choice = self._choice(rank, local_rank, name)
         if choice is None:
             return None
@@ -45,11 +48,14 @@ class Streams:
 
     def logs_of(self, rank: Rank, restarts: int) -> str | None:
         """Where a person finds the rank's output; None: it was not kept."""
-        treatment = self.treatment(rank, rank % self.plan.workers, "stderr", restarts)
+        local_rank = self.local_ranks.get(rank)
+        if local_rank is None:
+            return None  # on another node
+        treatment = self.treatment(rank, local_rank, "stderr", restarts)
         return str(treatment.path.parent) if treatment is not None and treatment.path is not None else None
 
     def keep_error(self, rank: Rank, attempt: int, said: bytes) -> None:
-        local_rank = str(rank % self.plan.workers)
+        local_rank = str(self.local_ranks[rank])
         self.errors[rank] = said
         if self.placed is not None and self.placed["error_files"].get(local_rank):
             self.writer.replace(Path(self.placed["error_files"][local_rank]), said)

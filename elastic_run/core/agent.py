@@ -7,31 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from elastic_run.core.budget import Budget
 from elastic_run.core.commands import Command, Exit, Explain, Mark, Note
-from elastic_run.core.events import (
-    CallFinished,
-    Event,
-    LauncherFrozen,
-    LinkChanged,
-    ProgressRead,
-    QuitRequested,
-    RendezvousFinished,
-    SignalReceived,
-    SpawnFailed,
-    StoreLost,
-    Swept,
-    Tick,
-    WorkerExited,
-    WorkerHung,
-    WorkerStarted,
-)
-from elastic_run.core.hearing import hear
+from elastic_run.core.crew import Crew, Peer
+from elastic_run.core.events import Event, SpawnFailed, Swept, WorkerExited, WorkerHung, WorkerStarted
 from elastic_run.core.job import Job
+from elastic_run.core.member import Member
 from elastic_run.core.node import Node, Worker
 from elastic_run.core.outbox import Outbox
 from elastic_run.core.phases import UNBOUNDED, Life, Phase
 from elastic_run.core.policy import Policy
-from elastic_run.core.rule import link_changed
-from elastic_run.core.vocabulary import Assignment, Site
+from elastic_run.core.vocabulary import Assignment, NodeId, Site
 from elastic_run.errors import InvariantBroken
 
 
@@ -56,6 +40,8 @@ class Snapshot:
     calls: int
     uuids: tuple[str, ...]
     recovered: str
+    peers: tuple[Peer, ...] = ()
+    slots: tuple[NodeId, ...] = ()
 
 
 MAX_ROUNDS = 10
@@ -71,11 +57,15 @@ class Agent:
     out: list[Command] = field(default_factory=list)
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=STORY_LENGTH))
     node: Node = field(init=False)
-    job: Job = field(init=False)
+    job: Job | Member = field(init=False)
 
     def __post_init__(self) -> None:
         self.node = Node(self.policy, self.site, self.out)
-        self.job = Job(self.policy, self.node, self.out, Outbox(self.out), Budget(self.policy))
+        if self.site.leads:
+            crew = Crew(self.policy, self.node, self.out)
+            self.job = Job(self.policy, crew, self.out, Outbox(self.out), Budget(self.policy))
+        else:
+            self.job = Member(self.policy, self.node, self.out)
 
     def start(self, at: float) -> list[Command]:
         self.now = at
@@ -98,18 +88,21 @@ class Agent:
 
     def snapshot(self) -> Snapshot | None:
         """What a fresh agent must know to go on from here; None except while training with nothing under way."""
-        job, budget = self.job, self.job.budget
-        if job.phase is not Phase.TRAINING or job.outbox.waiting:
+        job = self.job
+        if isinstance(job, Member) or job.phase is not Phase.TRAINING or job.outbox.waiting:
             return None
+        budget = job.budget
         return Snapshot(
             self.now, tuple(replace(w) for w in self.node.workers.values()), job.assignment, job.round, job.restarts,
             job.incidents, job.began, job.training_since, tuple(budget.spent), budget.futile, budget.progress,
             self.node.sweeps, job.looks, budget.forgiven, job.outbox.seq, tuple(sorted(job.uuids)), job.recovered,
+            tuple(replace(p) for p in job.crew.peers.values()), tuple(job.crew.slots),
         )  # fmt: skip
 
     def resume(self, past: Snapshot) -> None:
         """Take over a snapshot instead of `start`."""
         job, node = self.job, self.node
+        assert isinstance(job, Job)
         self.now, job.phase, job.until, job.spawned = past.now, Phase.TRAINING, None, True
         job.assignment, job.round, job.asked_round, job.restarts = (
             past.assignment,
@@ -125,17 +118,13 @@ class Agent:
         )
         job.looks, job.outbox.seq, job.uuids = past.looks, past.calls, set(past.uuids)
         job.recovered, job.budget.forgiven = past.recovered, past.forgiven
+        job.crew.peers, job.crew.slots = {p.node: replace(p) for p in past.peers}, list(past.slots)
         node.workers, node.sweeps = {w.rank: replace(w) for w in past.workers}, past.sweeps
 
     def check(self) -> None:
         """Raise InvariantBroken where the recorded state contradicts itself."""
         job, node = self.job, self.node
         claims = {
-            "every phase but training has an end": (job.until is None) == (job.phase in UNBOUNDED),
-            "an incident is open exactly in its phases": (
-                (job.incident is not None) == (job.phase not in (Phase.STARTING, Phase.TRAINING))
-                or job.phase in (Phase.LEAVING, Phase.DONE)
-            ),
             "who is dying will be killed or is being killed": all(
                 (w.hard_at is not None or w.stuck_at is not None) == (w.life is Life.DYING)
                 for w in node.workers.values()
@@ -149,15 +138,27 @@ class Agent:
             "nothing that is due was left undone": (
                 job.phase is Phase.DONE or all(t > self.now for t in [*job.deadlines(), *node.deadlines()])
             ),
+        }
+        if isinstance(job, Job):
+            claims |= self._claims(job)
+        broken = [claim for claim, holds in claims.items() if not holds]
+        if broken:
+            raise InvariantBroken(f"{'; '.join(broken)}\n{self.story()}")
+
+    def _claims(self, job: Job) -> dict[str, bool]:
+        """What holds where this agent leads."""
+        return {
+            "every phase but training has an end": (job.until is None) == (job.phase in UNBOUNDED),
+            "an incident is open exactly in its phases": (
+                (job.incident is not None) == (job.phase not in (Phase.STARTING, Phase.TRAINING))
+                or job.phase in (Phase.LEAVING, Phase.DONE)
+            ),
             "a limited budget is not overdrawn": (
                 self.policy.max_restarts is None
                 or self.policy.window is not None
                 or len(job.budget.spent) <= self.policy.max_restarts
             ),
         }
-        broken = [claim for claim, holds in claims.items() if not holds]
-        if broken:
-            raise InvariantBroken(f"{'; '.join(broken)}\n{self.story()}")
 
     def story(self) -> str:
         """The last facts and orders, one a line, oldest first."""
@@ -175,24 +176,8 @@ class Agent:
                 self.job.fault(self.node.spawn_failed(fact, at), at)
             case Swept():
                 self.node.found(fact, at)
-            case RendezvousFinished():
-                self.job.rendezvous(fact, at)
-            case StoreLost():
-                self.job.store_lost(fact, at)
-            case SignalReceived():
-                hear(self.job, fact, at)
-            case LinkChanged():
-                link_changed(self.job, fact, at)
-            case CallFinished():
-                self.job.outbox.answered(fact)
-            case ProgressRead():
-                self.job.progress(fact)
-            case QuitRequested():
-                self.job.quit(fact.signum, at)
-            case LauncherFrozen():
-                self.job.frozen(at)
-            case Tick():  # pragma: no branch - mypy checks that no kind of fact is missing
-                pass
+            case _:
+                self.job.record(fact, at)
 
     def _settled(self, cause: str, at: float) -> list[Command]:
         """Run the conclusions until neither the phase nor the orders change, then hand the orders out."""
@@ -203,7 +188,7 @@ class Agent:
             if self.job.phase is Phase.DONE:
                 break  # Exit is the last order
             self.node.settle(at)
-            self.job.outbox.settle()
+            self.job.flush()
             if (self.job.phase, len(self.out)) == before:
                 break
         else:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from elastic_run.core.dialogue import Report, Ruler
+from elastic_run.core.goals import Goal, NodeReport
 from elastic_run.core.phases import Phase
-from elastic_run.core.vocabulary import Assignment, Fault, Origin, Rank
+from elastic_run.core.vocabulary import Assignment, Fault, NodeId, Origin, Rank
 
 
 class Severity(Enum):
@@ -62,6 +63,21 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """To a member of the job. -> NodeReported with its `seq`, or NodeLost"""
+
+    node: NodeId
+    goal: Goal
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To the leader of the job."""
+
+    report: NodeReport
+
+
+@dataclass(frozen=True, slots=True)
 class Renew:
     """Subscribe to ClusterD anew, so that it forgets an incident of its own. -> LinkChanged"""
 
@@ -110,4 +126,6 @@ class Exit:
     because: str
 
 
-Command = BeginRendezvous | Spawn | Kill | Sweep | Call | Renew | ReadProgress | Note | Explain | Mark | Exit
+Command = (
+    BeginRendezvous | Spawn | Kill | Sweep | Call | Tell | Answer | Renew | ReadProgress | Note | Explain | Mark | Exit
+)

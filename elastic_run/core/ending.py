@@ -14,7 +14,8 @@ from elastic_run.errors import ExitCode
 if TYPE_CHECKING:
     from elastic_run.core.job import Job
 
-NOBODYS = (FaultKind.STORE_LOST, FaultKind.TOLD)
+NOBODYS = (FaultKind.STORE_LOST, FaultKind.TOLD, FaultKind.NODE_LOST, FaultKind.NODE_JOINED)
+"""No rank is to blame."""
 MOST_TOLD = 2
 """Workers whose failure to stop well is told at length."""
 
@@ -60,7 +61,7 @@ def final(job: Job, at: float) -> tuple[int, Origin, str]:
     ending = job.ending
     assert ending is not None
     if ending.code is None:
-        saved = job.node.succeeded
+        saved = job.crew.succeeded
         because = f"{ending.because}, {'all workers then exited 0' if saved else 'before the end of training'}"
         if job.policy.requeue_on_stop:
             return ExitCode.REQUEUE, ending.origin, f"{because}; please requeue"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elastic_run.core.dialogue import Action, FaultRank, Ruler, SignalKind, Strategy
+from elastic_run.core.goals import Goal, NodeReport
 from elastic_run.core.vocabulary import Assignment, ExitStatus, NodeId, Rank, WorkerError
 
 
@@ -110,6 +111,45 @@ class CallFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeJoined:
+    """Another launcher wants to take part. `node` is given once; `place` is the group rank that it asks for."""
+
+    node: NodeId
+    host: str
+    workers: int
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReported:
+    node: NodeId
+    report: NodeReport
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """It takes part no more; what it still says is not heard."""
+
+    node: NodeId
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderTold:
+    """The leader asks this node to bring something about."""
+
+    goal: Goal
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLost:
+    """This node belongs to the job no more, or never did; `code` is what its launcher ends with."""
+
+    because: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressRead:
     """State of the progress file; it changes when training advances. None: there is no such file yet."""
 
@@ -143,6 +183,11 @@ Event = (
     | SignalReceived
     | LinkChanged
     | CallFinished
+    | NodeJoined
+    | NodeReported
+    | NodeLost
+    | LeaderTold
+    | LeaderLost
     | ProgressRead
     | QuitRequested
     | LauncherFrozen

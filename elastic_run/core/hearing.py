@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from elastic_run.core.commands import Severity
+from elastic_run.core.crew import HERE
 from elastic_run.core.dialogue import Action, Offer, Ruler, SignalKind, StrategiesOffered, Strategy
 from elastic_run.core.ending import give_up
-from elastic_run.core.events import SignalReceived
+from elastic_run.core.events import NodeLost, SignalReceived
+from elastic_run.core.forming import lost
 from elastic_run.core.incident import Incident
 from elastic_run.core.phases import Phase
 from elastic_run.core.rule import begin_again, patience, who
@@ -36,8 +38,8 @@ def hear(job: Job, fact: SignalReceived, at: float) -> None:
         case SignalKind.PRE_EXIT:
             _end_ranks(job, fact, at)
         case SignalKind.FAULT_NODES_EXIT:
-            if _meant(job, fact) is not None and job.node.site.node in fact.nodes:
-                _leave(job, "ClusterD leaves this node out; please requeue", at)
+            if _meant(job, fact) is not None:
+                _leave_out(job, fact, at)
         case SignalKind.PAUSE_START | SignalKind.CONTINUE_START:
             _rename(job, fact)
         case SignalKind.HOT_SWITCH:
@@ -119,7 +121,7 @@ def _choose(job: Job, incident: Incident, fact: SignalReceived, at: float) -> No
 def _end_ranks(job: Job, fact: SignalReceived, at: float) -> None:
     """Their device is broken: end them, which then is a fault like any other. A copy of the order finds nobody."""
     for told in fact.ranks:
-        fault = job.node.device_broken(told.rank, at)
+        fault = job.crew.device_broken(told.rank, at)
         job.fault(fault, at)
 
 
@@ -137,6 +139,18 @@ def _refuse_switch(job: Job, fact: SignalReceived) -> None:
         job.note(Severity.WARNING, "ClusterD wants to exchange a node while training goes on; this job cannot")
     elif Action.NEW_POD_RUNNING in fact.actions:
         job.outbox.put("", StrategiesOffered((Strategy.EXIT,)), Ruler.CLUSTERD)
+
+
+def _leave_out(job: Job, fact: SignalReceived, at: float) -> None:
+    if HERE in fact.nodes:
+        _leave(job, "ClusterD leaves this node out; please requeue", at)
+        return
+    for place in fact.nodes:
+        peer = job.crew.at_place(place)
+        if peer is not None:
+            because = "ClusterD leaves it out"
+            job.crew.tell_to_leave(peer, ExitCode.REQUEUE, f"{because}; please requeue")
+            lost(job, NodeLost(peer.node, because), at)
 
 
 def _leave(job: Job, because: str, at: float) -> None:

@@ -65,4 +65,5 @@ class Incident:
 
     @property
     def dead(self) -> tuple[FaultRank, ...]:
-        return tuple(FaultRank(rank) for rank in sorted({f.rank for f in self.faults if f.blame in OWN_DEATH}))
+        ranks = {rank for f in self.faults if f.blame in OWN_DEATH for rank in (f.rank, *f.others)}
+        return tuple(FaultRank(rank) for rank in sorted(ranks))

@@ -5,19 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from signal import SIGTERM
 
-from elastic_run.core import ending, rule
+from elastic_run.core import ending, forming, rule
 from elastic_run.core.budget import Budget, Verdict
-from elastic_run.core.commands import (
-    BeginRendezvous,
-    Command,
-    Exit,
-    Explain,
-    Mark,
-    Note,
-    ReadProgress,
-    Renew,
-    Severity,
-)
+from elastic_run.core.commands import Command, Exit, Explain, Mark, Note, ReadProgress, Severity
+from elastic_run.core.crew import Crew
 from elastic_run.core.dialogue import (
     Offer,
     Report,
@@ -27,8 +18,22 @@ from elastic_run.core.dialogue import (
     StrategiesOffered,
     Strategy,
 )
-from elastic_run.core.ending import Ending
-from elastic_run.core.events import ProgressRead, RendezvousFinished, StoreLost
+from elastic_run.core.ending import NOBODYS, Ending
+from elastic_run.core.events import (
+    CallFinished,
+    Event,
+    LauncherFrozen,
+    LinkChanged,
+    NodeJoined,
+    NodeLost,
+    NodeReported,
+    ProgressRead,
+    QuitRequested,
+    RendezvousFinished,
+    SignalReceived,
+    StoreLost,
+)
+from elastic_run.core.hearing import hear
 from elastic_run.core.incident import OWN_DEATH, Incident
 from elastic_run.core.node import Node
 from elastic_run.core.outbox import Outbox
@@ -42,7 +47,7 @@ from elastic_run.errors import ExitCode
 @dataclass(slots=True)
 class Job:
     policy: Policy
-    node: Node
+    crew: Crew
     out: list[Command]
     outbox: Outbox
     budget: Budget
@@ -71,13 +76,44 @@ class Job:
     uuids: set[str] = field(default_factory=set)
     """Of all incidents so far; a late stop of an old one does not name the new one."""
 
+    grow_at: float | None = None
+    """When the group forms anew with the nodes that have joined since."""
+
     # -- facts
 
     def begin(self, at: float) -> None:
         self.began = self.training_since = at
         waits = self.policy.require_clusterd
-        self.until = at + (self.policy.clusterd_timeout if waits else self.policy.start_wait)
+        self.until = at + (self.policy.clusterd_timeout if waits else forming.patience(self))
         self.out.append(Mark(0, self.phase))
+
+    def record(self, fact: Event, at: float) -> None:
+        """A fact about more than a local worker."""
+        match fact:
+            case RendezvousFinished():
+                forming.met(self, fact, at)
+            case StoreLost():
+                self.store_lost(fact, at)
+            case NodeJoined():
+                forming.joined(self, fact, at)
+            case NodeReported():
+                forming.reported(self, fact, at)
+            case NodeLost():
+                forming.lost(self, fact, at)
+            case SignalReceived():
+                hear(self, fact, at)
+            case LinkChanged():
+                rule.link_changed(self, fact, at)
+            case CallFinished():
+                self.outbox.answered(fact)
+            case ProgressRead():
+                self.progress(fact)
+            case QuitRequested():
+                self.quit(fact.signum, at)
+            case LauncherFrozen():
+                self.frozen(at)
+            case _:
+                pass  # nothing happened until the deadline, or of a leader, who is nobody else here
 
     def fault(self, fault: Fault | None, at: float) -> None:
         """A worker of this job failed (None: it did not); what it means depends on the phase."""
@@ -95,14 +131,6 @@ class Job:
                 self.incident.culprit_by = None
             if self.phase is Phase.RECOVERING and own:
                 self._fault_while_recovering(fault, at)
-
-    def rendezvous(self, fact: RendezvousFinished, at: float) -> None:
-        if fact.round != self.round or self.phase not in (Phase.STARTING, Phase.RECOVERING):
-            return
-        if fact.assignment is None:
-            self.leave(f"no rendezvous: {fact.error}", Origin.LAUNCHER, ExitCode.UNAVAILABLE, at)
-        else:
-            self.assignment = fact.assignment
 
     def store_lost(self, fact: StoreLost, at: float) -> None:
         """A new group could not be formed in this round: a new round, and no rank is to blame."""
@@ -124,7 +152,7 @@ class Job:
         self.quits += 1
         if self.quits > 1:
             self.note(Severity.WARNING, f"{signal_name(signum)} again: killing all workers now")
-            self.node.kill(at)
+            self.crew.kill(at)
         elif self.phase is Phase.LEAVING:
             self.note(Severity.WARNING, f"{signal_name(signum)}: already stopping; once more kills at once")
         else:
@@ -140,12 +168,17 @@ class Job:
         else:
             because = "the launcher was suspended (SIGSTOP) and its guard ended the workers; please requeue"
             self.leave(because, Origin.LAUNCHER, ExitCode.REQUEUE, at)
-        self.node.kill(at)
+        self.crew.kill(at)
         self.node.wait_again(at)
 
     def leave(self, because: str, origin: Origin, code: int, at: float) -> None:
         self.ending = Ending(because, origin, code)
         self._enter_leaving(at)
+
+    @property
+    def node(self) -> Node:
+        """The leader's own."""
+        return self.crew.here
 
     @property
     def first_rank(self) -> Rank:
@@ -175,7 +208,8 @@ class Job:
         if incident and incident.progress_by is not None and at >= incident.progress_by:
             incident.progress_by = None
             self.budget.observe(None, incident.uptime)
-        stuck = self.node.stuck(at)
+        self.crew.look_at = None
+        stuck = self.node.stuck(at)  # of another node: it is lost (forming.reported)
         if stuck is not None:
             self._exit(ExitCode.RECYCLE_HOST, Origin.LAUNCHER, f"{stuck}; this host must be recycled")
         elif self.until is not None and at >= self.until:
@@ -183,10 +217,12 @@ class Job:
         else:
             match self.phase:
                 case Phase.STARTING | Phase.RECOVERING:
-                    self._settle_start(at)
+                    forming.settle(self, at)
                 case Phase.TRAINING:
-                    if self.node.succeeded:
+                    if self.crew.succeeded:
                         self.leave("", Origin.WORKERS, ExitCode.OK, at)
+                    elif self.grow_at is not None and at >= self.grow_at:
+                        forming.grow(self, at)
                 case Phase.REPORTED:
                     self._settle_reported(at)
                 case Phase.STOPPING:
@@ -201,9 +237,13 @@ class Job:
                 case Phase.DONE:  # pragma: no cover - nothing is settled after the end; mypy wants the row
                     pass
 
+    def flush(self) -> None:
+        """Reports leave last."""
+        self.outbox.settle()
+
     def deadlines(self) -> list[float]:
         incident = self.incident
-        times = [self.until]
+        times = [self.until, self.crew.look_at, self.grow_at if self.phase is Phase.TRAINING else None]
         if incident is not None:
             times += [incident.progress_by, incident.culprit_by if self.phase is Phase.REPORTED else None]
         return [t for t in times if t is not None]
@@ -214,7 +254,7 @@ class Job:
         self.incidents += 1
         uptime = at - self.training_since if self.phase is Phase.TRAINING else 0.0
         self.incident = Incident(self.incidents, at, uptime, [fault], fault)
-        if fault.kind is FaultKind.STORE_LOST:
+        if fault.kind in NOBODYS:
             pass  # it says nothing about the program's progress
         elif self.policy.progress_known:
             self.looks += 1
@@ -229,8 +269,8 @@ class Job:
         self.enter(Phase.REPORTED, at, rule.patience(self))
 
     def _announce(self, fault: Fault) -> None:
-        own = fault.kind is FaultKind.STORE_LOST
-        others = sum(own or worker.rank != fault.rank for worker in self.node.alive)
+        hung = fault.kind is FaultKind.HUNG  # it lives still
+        others = self.crew.alive - hung
         tail = f"; stopping the {others} other{'s' if others > 1 else ''}" if others else ""
         self.note(Severity.ERROR, f"{self.name(fault)}: {fault.because}{tail}")
 
@@ -238,18 +278,18 @@ class Job:
         incident = self.incident
         assert incident is not None
         rule.report_deaths(self, incident)
-        if incident.culprit_by is not None and (at >= incident.culprit_by or not self.node.alive):
+        if incident.culprit_by is not None and (at >= incident.culprit_by or self.crew.quiet):
             incident.culprit_by = None
         if incident.stop_told and incident.culprit_by is None:
             self.enter(Phase.STOPPING, at, self._stop_bound())
-            self.node.stop(SIGTERM, at)
+            self.crew.stop(SIGTERM, at)
 
     def _settle_stopping(self, at: float) -> None:
         assert self.incident is not None
-        if self.node.alive:
+        if not self.crew.quiet:
             return
-        self.node.sweep(at, gently=False)
-        if self.node.swept and self.incident.progress_by is None:
+        self.crew.sweep(at, gently=False)
+        if self.crew.swept and self.incident.progress_by is None:
             self.enter(Phase.STOPPED, at, rule.patience(self))
             if self.incident.save:
                 self._saved(self.incident, at)
@@ -278,7 +318,7 @@ class Job:
             self.incident.verdict = self._verdict(self.incident, at, spend=True)
             if self.incident.verdict.allowed:
                 self._restart(at)
-                self.explain(f"restarting {self.all_ranks()} ({self.incident.verdict.because})")
+                self.explain(f"restarting {self.group()} ({self.incident.verdict.because})")
             else:
                 self._recovery_failed(self.incident.verdict, at)
         elif choice is Strategy.EXIT:
@@ -295,6 +335,8 @@ class Job:
             verdict = self.budget.forgive()
             self.budget.forgiven += spend and verdict.allowed
             return verdict
+        if incident.culprit.kind is FaultKind.NODE_JOINED:
+            return Verdict(True, "for the nodes that have joined")
         if incident.pause:
             return Verdict(True, "training paused for an operator")
         return self.budget.spend(at) if spend else self.budget.verdict(at)
@@ -303,19 +345,25 @@ class Job:
         """Begin a new round; leftovers of the old one end first, in `_settle_start`."""
         self.round += 1
         self.restarts += 1
-        self.assignment, self.spawned = None, False
-        bound = self._stop_bound() + self.policy.start_wait
+        self.assignment, self.spawned, self.grow_at = None, False, None
+        bound = self._stop_bound() + forming.patience(self)
         if self.phase is Phase.RECOVERING:
             self.until = at + bound
         else:
             self.enter(Phase.RECOVERING, at, bound)
 
+    def form_anew(self, at: float) -> None:
+        """Somebody of the group that is being formed is gone; nothing runs yet."""
+        self.round += 1
+        self.assignment = None
+        self.until = at + forming.patience(self)
+
     def _fault_while_recovering(self, fault: Fault, at: float) -> None:
         assert self.incident is not None
         self.incident.announced = fault
         self.note(Severity.ERROR, f"{self.name(fault)}: {fault.because}, while recovering")
-        self.node.stop(SIGTERM, at)
-        if fault.kind is not FaultKind.STORE_LOST:
+        self.crew.stop(SIGTERM, at)
+        if fault.kind not in NOBODYS:
             self.budget.observe(None, 0.0)
         self.incident.verdict = self._verdict(self.incident, at, spend=True)
         if self.incident.verdict.allowed:
@@ -332,61 +380,24 @@ class Job:
             rule.begin_again(self, at)
         else:
             self.enter(Phase.DIAGNOSED, at, rule.patience(self))
-            self.report_failure(self._way(self.incident))
+            self.report_failure(self.way(self.incident))
 
-    def _way(self, incident: Incident) -> Strategy:
+    def way(self, incident: Incident) -> Strategy:
         return Strategy.CONTINUE if incident.pause else Strategy.RECOVER
-
-    def _settle_start(self, at: float) -> None:
-        """STARTING and RECOVERING: quiet, clean, a rendezvous, a life for each rank, all started."""
-        if not self.spawned and self.node.workers:
-            if self.node.alive:
-                return
-            self.node.sweep(at, gently=False)
-            if not self.node.swept:
-                return
-        if self.policy.require_clusterd and not self.link_up and self.asked_round < 0:
-            return
-        if self.asked_round != self.round:
-            if self.asked_round < 0:
-                self.until = at + self.policy.start_wait
-            self.asked_round = self.round
-            self.out.append(BeginRendezvous(self.round))
-        elif self.assignment is not None and not self.spawned:
-            self.spawned = True
-            self.node.start(self.assignment, self.restarts, at)
-        elif self.spawned and self.node.running:
-            self._started(at)
-
-    def _started(self, at: float) -> None:
-        incident = self.incident
-        self.training_since = at
-        if incident is not None:
-            self.report(StatusReported(0, self._way(incident)))
-        self.incident = None
-        self.enter(Phase.TRAINING, at, None)
-        if self.renew:
-            self.renew = False
-            self.out.append(Renew())
-        if incident is not None:
-            assert incident.verdict is not None
-            self.recovered = f"{self.name(incident.culprit)}: {incident.culprit.because}"
-            done = f"{self.all_ranks()} started again, {incident.verdict.because}"
-            self.note(Severity.INFO, f"recovered from {self.recovered}; {done}; {at - incident.opened_at:.2f} s")
 
     # -- the end
 
     def _enter_leaving(self, at: float) -> None:
         assert self.ending is not None
         self.enter(Phase.LEAVING, at, 2 * self._stop_bound())
-        self.node.stop(self.ending.signum, at)
+        self.crew.stop(self.ending.signum, at)
 
     def _settle_leaving(self, at: float) -> None:
         assert self.ending is not None
-        if self.node.alive:
+        if not self.crew.quiet:
             return
-        self.node.sweep(at, gently=True)
-        if self.node.swept or not self.node.workers:
+        self.crew.sweep(at, gently=True)
+        if self.crew.swept or not self.crew.ranks:
             self._exit(*ending.final(self, at))
 
     def _overdue(self, at: float) -> None:
@@ -412,6 +423,7 @@ class Job:
         self._move(Phase.LEAVING)
         self._move(Phase.DONE)
         self.until = None
+        self.crew.disband(code, origin, because)
         self.out.append(Exit(code, origin, because))
 
     # -- words and moves
@@ -421,11 +433,18 @@ class Job:
             return f"the workers' store on {self.node.site.host}"
         if fault.kind is FaultKind.TOLD:
             return "ClusterD"
+        host = fault.host or self.node.site.host
+        if fault.kind in (FaultKind.NODE_LOST, FaultKind.NODE_JOINED):
+            return f"the node on {host}" if fault.kind is FaultKind.NODE_LOST else "new nodes"
         pid = f" (pid {fault.pid})" if fault.pid is not None else ""
-        return f"rank {fault.rank} on {self.node.site.host}{pid}"
+        return f"rank {fault.rank} on {host}{pid}"
+
+    def group(self) -> str:
+        """What starts again; how many ranks that will be is not known where nodes come and go."""
+        return "the group" if self.policy.nodes_max > 1 else self.all_ranks()
 
     def all_ranks(self) -> str:
-        count = len(self.node.workers)
+        count = self.crew.ranks
         return f"all {count} ranks" if count > 1 else "the one rank"
 
     def explain(self, decision: str) -> None:

@@ -182,14 +182,14 @@ class Node:
     # -- deeds
 
     def start(self, assignment: Assignment, restarts: int, at: float) -> None:
-        """Give every rank of the assignment a new life."""
+        """Give every rank of the assignment a new life; this node may hold other ranks than before."""
+        assert not self.alive, f"{len(self.alive)} workers of the last round live"
+        life = 1 + max((worker.incarnation for worker in self.workers.values()), default=0)
+        self.workers = {}
         for local_rank, rank in enumerate(assignment.ranks):
-            worker = self.workers.setdefault(rank, Worker(rank, local_rank))
+            self.workers[rank] = worker = Worker(rank, local_rank, life, restarts)
             self._move(worker, Life.STARTING, at)
-            worker.incarnation += 1
-            worker.restarts = restarts
-            worker.pid = worker.status = worker.stop_signal = worker.oom_kills = None
-            self.out.append(Spawn(rank, local_rank, worker.incarnation, restarts, assignment))
+            self.out.append(Spawn(rank, local_rank, life, restarts, assignment))
         self.sweeping = self.stop_began = None
 
     def stop(self, signum: int, at: float) -> None:

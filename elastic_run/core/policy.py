@@ -29,6 +29,20 @@ class Policy:
     """For a rendezvous and the start of all workers."""
     signal_wait: float = 60.0
     """For the controller's next word in an incident."""
+    nodes_min: int = 1
+    nodes_max: int = 1
+    spares: int = 0
+    """Nodes beyond that, which wait for the loss of one."""
+    fixed_places: bool = False
+    """Every node is told its group rank, and all must come (torchrun's static rendezvous)."""
+    last_call: float = 5.0
+    """For more nodes, once `nodes_min` are there."""
+    replacement_wait: float = 0.0
+    """After a loss, for another node, before going on with fewer."""
+    join_wait: float = 600.0
+    """For `nodes_min` nodes, at the start and after a loss."""
+    fence: float = 1.0
+    """After the loss of a node, for its guard to end what runs there."""
     clusterd: bool = False
     """ClusterD decides incidents while it can be reached; without it, and until then, the embedded controller does."""
     require_clusterd: bool = False

@@ -58,6 +58,9 @@ class FaultKind(Enum):
     DEVICE = "device"
     TOLD = "told"
     """By ClusterD, of no rank here."""
+    NODE_LOST = "node lost"
+    NODE_JOINED = "node joined"
+    """Nobody failed: the group forms anew with more nodes."""
     STORE_LOST = "store lost"
     """Of no rank: the job's own part failed."""
 
@@ -89,6 +92,10 @@ class Fault:
     tail: str = ""
     restarts: int = 0
     """Of the group, before the start of the life that ended."""
+    host: str = ""
+    """Where it was, if not on the host of whoever tells of it."""
+    others: tuple[Rank, ...] = ()
+    """Ranks that were lost with it."""
 
     @property
     def code(self) -> int:
@@ -117,12 +124,18 @@ class Assignment:
     master_port: int
     hosted: bool = False
     """The store listens there already: rank 0 need not open it."""
+    nodes: int = 1
+    """That take part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where this agent runs: its node, the host's name and how many workers it holds."""
+    """Where this agent runs: its node, the host's name and how many workers it holds.
+
+    `leads`: it decides for the job; else it does what the leader's agent asks.
+    """
 
     node: NodeId
     host: str
     local_world: int
+    leads: bool = True

@@ -12,11 +12,11 @@ from typing import Any
 from elastic_run import __version__
 from elastic_run.core import events as facts_module
 from elastic_run.core.agent import Agent, Snapshot
+from elastic_run.core.codec import decode, encode
 from elastic_run.core.commands import Command
 from elastic_run.core.events import Event
 from elastic_run.core.policy import Policy
 from elastic_run.core.vocabulary import Site
-from elastic_run.observe.codec import decode, encode
 
 FORMAT = 1
 SEGMENT = 64 << 20

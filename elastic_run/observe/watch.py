@@ -36,16 +36,17 @@ class Watch:
 
     def explain(self, order: Explain) -> None:
         fault = order.fault
+        host = fault.host or self.agent.site.host
         self.culprit = {
             "rank": fault.rank,
-            "host": self.agent.site.host,
+            "host": host,
             "pid": fault.pid,
             "because": fault.because,
             "error": fault.error.message if fault.error else None,
             "tail": fault.tail,
         }
         logs = self.logs(fault.rank, order.restarts) if fault.pid is not None else None
-        for line in box(order, self.agent.site.host, logs):
+        for line in box(order, host, logs):
             self.say(line)
 
     def mark(self, order: Mark) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 UNLIMITED = "unlimited"
-LOCAL_BACKENDS = ("static", "c10d")
+BACKENDS = ("static", "c10d")
 DEFAULT_PORT = 29500
 DEFAULT_C10D_PORT = 29400
 
@@ -125,14 +125,25 @@ OPTIONS: list[Callable[[Any], Any]] = [
             type=click.Choice(["worker", "torchrun"]), default="worker"),
     _option("nnodes", "Launchers of this job: N, or MIN:MAX.", default="1"),
     _option("node-rank", "This launcher's place among them, from 0.", type=click.IntRange(min=0), default=0),
+    _option("spares", "Launchers beyond --nnodes that wait, warm, for the loss of a node.", type=click.IntRange(min=0),
+            default=0),
+    _option("node-lost-after", "Seconds of silence after which a node counts as lost; a node that is cut off ends its "
+            "workers before.  [default: 10, more for over 200 nodes]", type=Seconds(min=0, min_open=True),
+            metavar="SECONDS"),
+    _option("replacement-wait", "Seconds to wait for another node after a loss, before going on with fewer.",
+            type=SECONDS, default=0.0),
+    _option("fleet-port", "Port of the leader, with --rdzv-backend static.  [default: --master-port + 1]", type=PORT),
+    _option("token-file", "File with the job's secret, which lets a launcher take part.  [default: the variable "
+            "ELASTIC_RUN_TOKEN]", type=click.Path()),
     _option("master-addr", "Host of rank 0's store.  [default: 127.0.0.1]", metavar="HOST"),
     _option("master-port", "Port of rank 0's store.  [default: a free one for each round on one node, 29500 on "
             "several]", type=PORT),
     _option("local-addr", "This node's own address, where rank 0 is here and --master-addr is not given."),
     _option("standalone", "One node that needs nobody else.", is_flag=True),
-    _option("rdzv-backend", "How nodes find each other: static, or c10d on one node.", default="static"),
-    _option("rdzv-endpoint", "HOST[:PORT] of rank 0's store.", default=""),
-    _option("rdzv-conf", "key=value,... for the rendezvous.", default=""),
+    _option("rdzv-backend", "How nodes find each other: static (each is told its --node-rank) or c10d (the one on the "
+            "endpoint's host leads).", default="static"),
+    _option("rdzv-endpoint", "HOST[:PORT] of the leader; with static, of rank 0's store.", default=""),
+    _option("rdzv-conf", "key=value,...: join_timeout, last_call_timeout, is_host.", default=""),
     _option("rdzv-id", "Name of the job; part of the run directory's name."),
     _option("role", "Name of the workers' role.", default="default"),
     _option("redirects", "Output that goes to files only: 0 none, 1 stdout, 2 stderr, 3 both, or local rank:0-3 "
@@ -290,7 +301,15 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
 def _policy(given: Mapping[str, Any], environ: Mapping[str, str], restarts: int | None, ruled: bool) -> Policy:
     from elastic_run.core.policy import Policy
 
+    nodes, conf, plain = _nodes(given), _conf(given["rdzv_conf"]), Policy()
     return Policy(
+        nodes_min=nodes.least,
+        nodes_max=nodes.most,
+        spares=nodes.spares,
+        fixed_places=nodes.several and nodes.rank is not None,
+        last_call=_seconds(conf, "last_call_timeout", plain.last_call),
+        join_wait=_seconds(conf, "join_timeout", _seconds(conf, "timeout", plain.join_wait)),
+        replacement_wait=given["replacement_wait"],
         max_restarts=restarts,
         window=given["restart_window"],
         max_no_progress=given["max_no_progress"],
@@ -351,30 +370,75 @@ def _nodes(given: Mapping[str, Any]) -> Nodes:
     from elastic_run.plan.plan import Nodes
 
     least, most = _span(given["nnodes"])
-    _conf(given["rdzv_conf"])
+    backend = given["rdzv_backend"]
     if given["standalone"]:
         if given["rdzv_endpoint"]:
             raise ConfigError("--standalone and --rdzv-endpoint exclude each other; drop one of them")
         if most > 1:
             raise ConfigError(f"--standalone and --nnodes {given['nnodes']} exclude each other; drop one of them")
         return Nodes()
-    backend = given["rdzv_backend"]
-    if backend not in LOCAL_BACKENDS:
-        raise ConfigError(f"--rdzv-backend {backend}: only static and, on one node, c10d are supported")
-    if most == 1 and backend == "c10d":
-        return Nodes()
+    if backend not in BACKENDS:
+        raise ConfigError(f"--rdzv-backend {backend}: only static and c10d are supported")
     host, port = _endpoint(given)
-    if least == 1 and backend == "c10d":
-        return Nodes(alone_at=(host or "localhost", DEFAULT_C10D_PORT if port is None else port))
-    if least != most or (most > 1 and backend == "c10d"):
-        raise ConfigError("several nodes need --nnodes N with --rdzv-backend static, --node-rank and --master-addr")
-    if most > 1 and host is None:
+    if most == 1:
+        if given["node_rank"] > 0:
+            raise ConfigError(f"--node-rank {given['node_rank']} is not below --nnodes {most}; ranks count from 0")
+        return Nodes() if backend == "c10d" else Nodes(master_addr=host, master_port=port or 0)
+    shared = {
+        "least": least,
+        "most": most,
+        "backend": backend,
+        "spares": given["spares"],
+        "lost_after": given["node_lost_after"],
+        "token_file": given["token_file"],
+    }
+    return _static(given, shared, host, port) if backend == "static" else _c10d(given, shared, host, port)
+
+
+def _static(given: Mapping[str, Any], shared: dict[str, Any], host: str | None, port: int | None) -> Nodes:
+    """Every node is told its rank; node 0 leads, on the port after that of rank 0's store."""
+    from elastic_run.plan.plan import Nodes
+
+    most, rank = shared["most"], given["node_rank"]
+    if shared["least"] != most or shared["spares"]:
+        raise ConfigError("--nnodes MIN:MAX and --spares need --rdzv-backend c10d: with static each node has its rank")
+    if host is None:
         raise ConfigError(f"--nnodes {most} needs --master-addr: the host of rank 0, the same on every node")
-    if given["node_rank"] >= most:
-        raise ConfigError(f"--node-rank {given['node_rank']} is not below --nnodes {most}; ranks count from 0")
-    if port is None:
-        port = DEFAULT_PORT if most > 1 else 0
-    return Nodes(most, given["node_rank"], host, port)
+    if rank >= most:
+        raise ConfigError(f"--node-rank {rank} is not below --nnodes {most}; ranks count from 0")
+    port = DEFAULT_PORT if port is None else port
+    fleet = given["fleet_port"] or port + 1
+    if port == 0 or fleet > 65535 or fleet == port:
+        raise ConfigError(f"--master-port {port}: several nodes need one that all know, and --fleet-port beside it")
+    return Nodes(**shared, rank=rank, master_addr=host, master_port=port, leader=(host, fleet), leads=rank == 0)
+
+
+def _c10d(given: Mapping[str, Any], shared: dict[str, Any], host: str | None, port: int | None) -> Nodes:
+    """The launcher on the endpoint's host leads, and gives the others their ranks."""
+    from elastic_run.plan.plan import Nodes
+
+    if not given["rdzv_endpoint"] or host is None:
+        raise ConfigError(f"--nnodes {given['nnodes']} needs --rdzv-endpoint: HOST:PORT of the launcher that leads")
+    is_host = _conf(given["rdzv_conf"]).get("is_host", "").lower()
+    if is_host not in ("", "0", "1", "true", "false"):
+        raise ConfigError(f"--rdzv-conf is_host={is_host}: write true or false")
+    leads = is_host in ("1", "true") if is_host else None
+    at = (host, DEFAULT_C10D_PORT if port is None else port)
+    address = given["master_addr"] or given["local_addr"] or host
+    hint = given["node_rank"] or None
+    return Nodes(**shared, rank=None, hint=hint, master_addr=address, leader=at, leads=leads)
+
+
+def _seconds(conf: Mapping[str, str], key: str, default: float) -> float:
+    if key not in conf:
+        return default
+    try:
+        seconds = float(conf[key])
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise ConfigError(f"--rdzv-conf {key}={conf[key]}: write a number of seconds")
+    return seconds
 
 
 def _span(text: str) -> tuple[int, int]:

@@ -15,17 +15,36 @@ from elastic_run.plan.warm import Start
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The launchers that make up the job, each with the same number of workers."""
+    """The launchers that make up the job."""
 
-    count: int = 1
-    rank: int = 0
+    least: int = 1
+    most: int = 1
+    rank: int | None = 0
+    """This one's place; None: the leader gives it one."""
+    hint: int | None = None
+    """Where `rank` is None: nodes are put in this order."""
     master_addr: str | None = None
     """Where rank 0's store listens; None for the loopback of a single node."""
     master_port: int = 0
     """0: a free one for each round."""
     backend: str = "static"
-    alone_at: tuple[str, int] | None = None
-    """With --nnodes 1:MAX one launcher is the whole job; holding this address it makes sure that it is the only one."""
+    leader: tuple[str, int] | None = None
+    """Where the launcher listens that leads the others; None: there are no others."""
+    leads: bool | None = True
+    """None: whoever runs on the leader's host, and comes first there."""
+    spares: int = 0
+    lost_after: float | None = None
+    """Seconds of silence after which a node counts as lost; None: as the number of nodes wants it."""
+    token_file: str | None = None
+
+    @property
+    def place(self) -> int | None:
+        """What this launcher asks the leader for."""
+        return self.hint if self.rank is None else self.rank
+
+    @property
+    def several(self) -> bool:
+        return self.leader is not None
 
 
 @dataclass(frozen=True, slots=True)

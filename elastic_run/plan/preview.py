@@ -15,7 +15,7 @@ def preview(plan: Plan, origins: Mapping[str, tuple[object, str]]) -> list[str]:
     policy, nodes = plan.policy, plan.nodes
     lines = [
         f"each rank runs: {shlex.join(plan.argv)}",
-        f"ranks: {plan.workers} here, {plan.workers * nodes.count} in all; this is node {nodes.rank} of {nodes.count}",
+        f"ranks: {plan.workers} here{_others(plan)}",
         f"rank 0's store: {nodes.master_addr or '127.0.0.1'}, "
         f"{f'port {nodes.master_port}' if nodes.master_port else 'a free port for each round'}",
         f"restarts: {'no limit' if policy.max_restarts is None else policy.max_restarts}"
@@ -29,6 +29,16 @@ def preview(plan: Plan, origins: Mapping[str, tuple[object, str]]) -> list[str]:
     width = max(len(name) for name in origins)
     lines += ["", *(f"{name:<{width}}  {_word(value)}  ({origin})" for name, (value, origin) in origins.items())]
     return lines
+
+
+def _others(plan: Plan) -> str:
+    nodes = plan.nodes
+    if nodes.leader is None:
+        return ""
+    count = str(nodes.most) if nodes.least == nodes.most else f"{nodes.least} to {nodes.most}"
+    place = "whose place the leader tells" if nodes.rank is None else f"with node rank {nodes.rank}"
+    spares = f" and {nodes.spares} spare" if nodes.spares else ""
+    return f", one of {count} nodes{spares}, {place}; the leader is at {nodes.leader[0]}:{nodes.leader[1]}"
 
 
 def _word(value: object) -> str:

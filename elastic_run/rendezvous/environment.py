@@ -70,7 +70,7 @@ def worker_environment(
         "ROLE_NAME": job.role,
         "LOCAL_WORLD_SIZE": str(len(ranks)),
         "WORLD_SIZE": str(place.world_size),
-        "GROUP_WORLD_SIZE": str(place.world_size // len(ranks)),
+        "GROUP_WORLD_SIZE": str(place.nodes),
         "ROLE_WORLD_SIZE": str(place.world_size),
         "MASTER_ADDR": place.master_addr,
         "MASTER_PORT": str(place.master_port),

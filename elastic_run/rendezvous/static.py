@@ -1,4 +1,4 @@
-"""Ranks known without asking anybody: node k of n equal ones holds ranks k·m … k·m+m-1."""
+"""Where rank 0 listens: address and port of a round. Its ranks are those of one node; the core knows of others."""
 
 from __future__ import annotations
 
@@ -13,38 +13,31 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(slots=True)
 class Static:
-    """`port` 0: a new one for each round, on a single node. On several nodes all must be told the same one.
+    """`port` 0: a new one for each round. `host` None: the loopback of a single node.
 
-    On rank 0's node the port is kept bound, not listening, so that nobody else is given it meanwhile. Rank 0's store
-    can still bind it: both sockets carry SO_REUSEADDR, and Linux refuses that only while one listens.
+    The port is kept bound, not listening, so that nobody else is given it meanwhile. Rank 0's store can still bind it:
+    both sockets carry SO_REUSEADDR, and Linux refuses that only while one listens.
     """
 
     workers: int
-    nodes: int = 1
-    node_rank: int = 0
     host: str | None = None
     port: int = 0
     held: socket.socket | None = field(default=None, init=False)
 
     def begin(self, round: int) -> RendezvousFinished:
-        host = self.host or LOOPBACK
-        port = self.port
-        if self.node_rank == 0:
-            try:
-                port = self.hold()
-            except OSError as error:
-                return RendezvousFinished(round, None, f"port {self.port} for rank 0's store: {error.strerror}")
-        first = self.node_rank * self.workers
-        ranks = tuple(range(first, first + self.workers))
-        world = self.nodes * self.workers
-        return RendezvousFinished(round, Assignment(round, self.node_rank, ranks, world, host, port))
+        try:
+            port = self.hold()
+        except OSError as error:
+            return RendezvousFinished(round, None, f"port {self.port} for rank 0's store: {error.strerror}")
+        ranks = tuple(range(self.workers))
+        return RendezvousFinished(round, Assignment(round, 0, ranks, self.workers, self.host or LOOPBACK, port))
 
     def hold(self) -> int:
         """Take the port of the next round; OSError if somebody else has it."""
         self.close()
         self.held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.held.bind(("" if self.nodes > 1 else LOOPBACK, self.port))
+        self.held.bind((LOOPBACK if self.host is None else "", self.port))
         port: int = self.held.getsockname()[1]
         return port
 

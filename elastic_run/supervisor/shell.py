@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from elastic_run.core.commands import (
+    Answer,
     BeginRendezvous,
     Call,
     Command,
@@ -19,9 +20,11 @@ from elastic_run.core.commands import (
     Renew,
     Spawn,
     Sweep,
+    Tell,
 )
 from elastic_run.core.events import Event, RendezvousFinished, SpawnFailed, Swept
-from elastic_run.core.vocabulary import Rank
+from elastic_run.core.goals import Goal, NodeReport
+from elastic_run.core.vocabulary import NodeId, Rank
 
 
 class Reporter(Protocol):
@@ -29,6 +32,13 @@ class Reporter(Protocol):
 
     def send(self, call: Call) -> None: ...
     def renew(self) -> None: ...
+
+
+class Fleet(Protocol):
+    """The way to the other nodes of the job."""
+
+    def tell(self, node: NodeId, goal: Goal) -> None: ...
+    def answer(self, report: NodeReport) -> None: ...
 
 
 class Rendezvous(Protocol):
@@ -66,6 +76,7 @@ class Shell:
     progress: Progress
     people: People
     post: Callable[[Event], None]
+    fleet: Fleet
     left: Exit | None = None
     """The order to leave, once it is given."""
 
@@ -91,6 +102,10 @@ class Shell:
                     self.post(met)
             case Call():
                 self.reporter.send(order)
+            case Tell():
+                self.fleet.tell(order.node, order.goal)
+            case Answer():
+                self.fleet.answer(order.report)
             case Renew():
                 self.reporter.renew()
             case ReadProgress():

@@ -130,25 +130,6 @@ def test_one_of_at_most_two_nodes_trains_alone(tmp_path: Path) -> None:
         more = ["--rdzv-endpoint", endpoint, "--rdzv-conf", conf, str(PROGRAMS / "gloo.py"), "env"]
         theirs, ours = both(tmp_path, *words, *more)
         assert (ours.code, ours.out) == (theirs.code, theirs.out) == (0, ["sum 2 of 2"] * 2)
-    assert "this node trains alone, as --nnodes 1:MAX allows" in ours.err
-
-
-def test_a_second_launcher_of_such_a_job_is_refused(tmp_path: Path) -> None:
-    words = ["--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}"]
-    ready = tmp_path / "ready"
-    os.mkfifo(ready)
-    first = subprocess.Popen(
-        [*ELASTIC, *words, "--no-python", "sh", "-c", f"echo up > {ready}; cat {ready}"],
-        cwd=tmp_path, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(TOP)},
-    )  # fmt: skip
-    assert ready.read_text() == "up\n"
-    second = run(ELASTIC, *words, str(PROGRAMS / "early.py"), cwd=tmp_path)
-    assert (second.code, second.out, second.err.count("\n")) == (2, [], 1)
-    assert "--rdzv-endpoint localhost" in second.err
-    assert "another launcher may hold it" in second.err
-    ready.write_text("end\n")
-    first.communicate(timeout=60)
-    assert first.returncode == 0
 
 
 def test_threads_come_from_the_cores_and_one_line_says_so(tmp_path: Path) -> None:

@@ -332,8 +332,8 @@ def test_kill_ends_the_gentleness(node: Two) -> None:
     assert (node.sweeping.hard_at, node.sweeping.stuck_at) == (3.05, 8.05)
 
 
-def test_a_life_moves_only_as_the_table_says(node: Two) -> None:
-    with pytest.raises(AssertionError, match="rank 0: starting -> starting"):
+def test_nobody_is_started_beside_the_last_round(node: Two) -> None:
+    with pytest.raises(AssertionError, match="2 workers of the last round live"):
         node.start(PLACE, 0, 2.0)
 
 

@@ -24,7 +24,7 @@ from elastic_run.core.events import (
 from elastic_run.core.phases import Phase
 from elastic_run.core.policy import Policy
 from elastic_run.core.vocabulary import Assignment, ExitStatus, Site, WorkerError
-from elastic_run.observe.codec import decode, encode
+from elastic_run.core.codec import decode, encode
 from elastic_run.observe.journal import Journal, records, replay
 
 POLICY = Policy(max_restarts=None, max_no_progress=1000)

