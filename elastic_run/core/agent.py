@@ -132,9 +132,6 @@ class Agent:
             "an exited worker has a status": all(
                 w.status is not None for w in node.workers.values() if w.life is Life.EXITED
             ),
-            "nobody is asked to stop while training": (
-                job.phase is not Phase.TRAINING or all(w.life is not Life.DYING for w in node.alive)
-            ),
             "nothing that is due was left undone": (
                 job.phase is Phase.DONE or all(t > self.now for t in [*job.deadlines(), *node.deadlines()])
             ),
@@ -152,6 +149,9 @@ class Agent:
             "an incident is open exactly in its phases": (
                 (job.incident is not None) == (job.phase not in (Phase.STARTING, Phase.TRAINING))
                 or job.phase in (Phase.LEAVING, Phase.DONE)
+            ),
+            "nobody is asked to stop while training": (
+                job.phase is not Phase.TRAINING or all(w.life is not Life.DYING for w in self.node.alive)
             ),
             "a limited budget is not overdrawn": (
                 self.policy.max_restarts is None

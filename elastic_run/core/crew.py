@@ -233,7 +233,7 @@ class Crew:
     def stop(self, signum: int, at: float) -> None:
         """Ask everyone who has not been asked yet; SIGKILL follows after the grace."""
         self.here.stop(signum, at)
-        self._tell_all((Aim.RUN, Aim.END), Aim.STOP, signum=signum)
+        self._tell_all((Aim.RUN, Aim.END), Aim.STOP, quiet=False, signum=signum)
 
     def kill(self, at: float) -> None:
         self.here.kill(at)
@@ -263,9 +263,10 @@ class Crew:
         for peer in self.peers.values():
             self._tell(peer, Aim.LEAVE, code=code, origin=origin, because=because)
 
-    def _tell_all(self, after: Iterable[Aim], aim: Aim, **more: Any) -> None:
+    def _tell_all(self, after: Iterable[Aim], aim: Aim, *, quiet: bool = True, **more: Any) -> None:
+        """`quiet`: also those where nothing lives."""
         for peer in self.team:
-            if peer.goal.aim in after:
+            if peer.goal.aim in after and (quiet or not peer.quiet):
                 self._tell(peer, aim, restarts=peer.goal.restarts, **more)
 
     def _tell(self, peer: Peer, aim: Aim, **more: Any) -> None:

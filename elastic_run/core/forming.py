@@ -39,7 +39,8 @@ def settle(job: Job, at: float) -> None:
             _give_up(job, at)
             return
         crew.form()
-        job.until = at + job.policy.start_wait
+        if job.policy.nodes_max > 1 or job.asked_round < 0:  # so far it was waited for nodes, or for ClusterD
+            job.until = at + job.policy.start_wait
         job.asked_round = job.round
         job.out.append(BeginRendezvous(job.round))
     elif job.assignment is not None and not job.spawned:

@@ -81,13 +81,16 @@ class Member:
                 self._enter(Phase.RECOVERING if goal.restarts else Phase.STARTING)
             case Aim.STOP:
                 self.node.stop(goal.signum, at)
+                self._enter(Phase.STOPPING)
             case Aim.END:
                 for rank in goal.ranks:
                     self.fault(self.node.device_broken(rank, at), at)
             case Aim.KILL:
                 self.node.kill(at)
+                self._enter(Phase.STOPPING)
             case Aim.CLEAN:
                 self.node.sweep(at, gently=goal.gently)
+                self._enter(Phase.STOPPED)
             case Aim.LEAVE:
                 self._enter(Phase.LEAVING)
             case Aim.WAIT:  # pragma: no branch - mypy checks that no aim is missing

@@ -10,6 +10,10 @@ from elastic_run.core.dialogue import SignalKind, Strategy
 from elastic_run.core.events import (
     CallFinished,
     Event,
+    LeaderTold,
+    NodeJoined,
+    NodeLost,
+    NodeReported,
     RendezvousFinished,
     SignalReceived,
     Swept,
@@ -17,6 +21,7 @@ from elastic_run.core.events import (
     WorkerExited,
     WorkerStarted,
 )
+from elastic_run.core.goals import Aim, Goal, NodeReport
 from elastic_run.core.phases import Phase
 from elastic_run.core.policy import Policy
 from elastic_run.core.vocabulary import Assignment, ExitStatus, Site
@@ -125,3 +130,72 @@ class Bench:
         self.to_diagnosed(uuid, life)
         self.answer()
         return self.chosen(Strategy.RECOVER, uuid)
+
+
+class Leading(Bench):
+    """The agent that leads; its own node holds one rank."""
+
+    def __init__(self, least: int = 2, most: int = 2, **policy: Any) -> None:
+        super().__init__(ranks=1, nodes_min=least, nodes_max=most, max_restarts=policy.pop("max_restarts", 1), **policy)
+
+    def peer(self, node: int = 1) -> Any:
+        return self.job.crew.peers[node]
+
+    def join(self, node: int = 1, workers: int = 1, place: int | None = None, host: str = "") -> list[Command]:
+        return self.give(NodeJoined(node, host or f"host{node}", workers, place))
+
+    def report(self, node: int = 1, **fields: Any) -> list[Command]:
+        """How things stand there, about the newest goal."""
+        return self.give(NodeReported(node, NodeReport(**{"seq": self.peer(node).goal.seq, **fields})))
+
+    def lose(self, node: int = 1, after: float = 0.0) -> list[Command]:
+        return self.give(NodeLost(node, "gone"), after)
+
+    def together(self, *nodes: int, round: int = 0) -> Leading:
+        """These nodes join, and all train."""
+        for node in nodes or (1,):
+            self.join(node)
+        self.meet(round)
+        self.started()
+        for node in nodes or (1,):
+            self.report(node, alive=1, running=True)
+        return self
+
+    def all_quiet(self, *nodes: int) -> None:
+        """From REPORTED: the controller stops training; everybody stops and cleans up, and recover is chosen."""
+        self.answer()
+        self.stop_told()
+        self.exit(0, TERM)
+        for node in nodes:
+            self.report(node)
+        self.swept()
+        for node in nodes:
+            self.report(node, swept=True)
+        self.answer()
+        self.global_told()
+        self.answer()
+        self.chosen(Strategy.RECOVER)
+
+
+class Following(Bench):
+    """The agent of a member with two ranks, 2 and 3."""
+
+    def __init__(self) -> None:
+        self.ranks = (2, 3)
+        self.agent = Agent(Policy(stop_grace=10.0, kill_grace=5.0), Site(1, "host", 2, leads=False))
+        self.at, self.seq = 100.0, 0
+        self.first = self.agent.start(self.at)
+        self.agent.check()
+
+    def told(self, aim: Aim, after: float = 0.0, **more: Any) -> list[Command]:
+        self.seq += 1
+        return self.give(LeaderTold(Goal(self.seq, aim, **more)), after)
+
+    def run(self, restarts: int = 0) -> list[Command]:
+        place = Assignment(restarts, 1, self.ranks, 4, "leader", 1000, nodes=2)
+        return self.told(Aim.RUN, assignment=place, restarts=restarts)
+
+    def train(self) -> Following:
+        self.run()
+        self.started()
+        return self

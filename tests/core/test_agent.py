@@ -24,9 +24,10 @@ from elastic_run.core.events import (
     WorkerExited,
     WorkerHung,
 )
+from elastic_run.core.member import Member
 from elastic_run.core.phases import Life, Phase
 from elastic_run.errors import InvariantBroken
-from tests.core.drive import OK, TERM, Bench
+from tests.core.drive import OK, TERM, Bench, Following
 from tests.core.like import Like
 
 
@@ -235,3 +236,9 @@ def test_an_agent_resumed_from_a_snapshot_decides_as_the_one_it_was_taken_from()
         assert other.handle(fact, 200.0) == orders[-1]
     assert [len(o) for o in orders] == [3, 0, 0, 2, 1, 2, 0, 2, 0, 3, 2]
     assert past.workers[1].incarnation == 2  # the snapshot itself did not move on
+
+
+def test_an_agent_that_does_not_lead_follows() -> None:
+    bench = Following().train()
+    assert isinstance(bench.job, Member)
+    bench.agent.check()

@@ -6,7 +6,7 @@ from signal import SIGKILL, SIGTERM
 
 import pytest
 
-from elastic_run.core.commands import BeginRendezvous, Call, Exit, Kill, Mark, Note
+from elastic_run.core.commands import BeginRendezvous, Call, Exit, Kill, Mark, Note, Tell
 from elastic_run.core.dialogue import (
     Action,
     FaultRank,
@@ -20,10 +20,11 @@ from elastic_run.core.dialogue import (
     Strategy,
 )
 from elastic_run.core.events import LinkChanged, QuitRequested, SignalReceived
+from elastic_run.core.goals import Aim
 from elastic_run.core.phases import Phase
 from elastic_run.core.vocabulary import Origin
 
-from .drive import OK, TERM, Bench
+from .drive import OK, TERM, Bench, Leading
 from .like import Like
 
 
@@ -237,3 +238,14 @@ def test_the_embedded_controller_names_an_incident_once() -> None:
     bench.exit(1)
     bench.stop_told("u")
     assert bench.stop_told("v") == []
+
+
+def test_another_node_is_left_out() -> None:
+    bench = Leading(1, 3, clusterd=True).together(1, 2)
+    bench.give(LinkChanged(True, "there"))
+    bench.give(told(SignalKind.STOP_TRAIN))
+    assert bench.give(told(SignalKind.FAULT_NODES_EXIT, "x", nodes=(1,))) == []
+    orders = bench.give(told(SignalKind.FAULT_NODES_EXIT, nodes=(1, 7)))
+    assert [(o.node, o.goal.aim, o.goal.code) for o in orders if isinstance(o, Tell)] == [(1, Aim.LEAVE, 75)]
+    assert list(bench.job.crew.peers) == [2]
+    assert bench.phase is Phase.STOPPING

@@ -49,7 +49,7 @@ from elastic_run.core.events import (
 from elastic_run.core.phases import Phase
 from elastic_run.core.vocabulary import ExitStatus, Origin
 from elastic_run.errors import ExitCode
-from tests.core.drive import OK, SEGV, TERM, Bench
+from tests.core.drive import OK, SEGV, TERM, Bench, Leading
 from tests.core.like import Like
 
 CODE3 = ExitStatus(code=3)
@@ -606,7 +606,7 @@ def test_every_wait_lasts_as_long_as_what_it_waits_for_may_take() -> None:
         (Phase.STOPPING, STOP),
         (Phase.STOPPED, 30.0),
         (Phase.DIAGNOSED, 30.0),
-        (Phase.RECOVERING, 60.0),
+        (Phase.RECOVERING, STOP + 60.0),
     ]
     leaving = Bench().train()
     leaving.give(QuitRequested(SIGTERM))
@@ -883,3 +883,45 @@ def test_who_has_forgotten_an_incident_is_not_told_how_it_went() -> None:
     bench.give(LinkChanged(False, "broken"))
     bench.meet(1)
     assert not any(isinstance(order, Call) for order in bench.started(2))
+
+
+# -- other nodes; more of them in test_forming and test_crew
+
+
+def test_a_node_that_is_lost_and_one_that_joins() -> None:
+    bench = Leading(1, 2).together()
+    assert Like(Note, text="the node on host1: gone; stopping the 1 other") in bench.lose()
+    bench.all_quiet()
+    bench.wake()
+    bench.meet(1)
+    bench.started(2)
+    assert bench.phase is Phase.TRAINING
+    because = "new nodes: 2 nodes are there now, 1 take part; stopping the 1 other"
+    assert Like(Note, text=because) in bench.join(2)
+    assert bench.job.incident.ordinal == 2
+
+
+def test_a_node_lost_while_a_group_forms_costs_no_restart() -> None:
+    bench = Leading(1, 2)
+    bench.join()
+    bench.lose()
+    assert (bench.job.round, bench.job.restarts, bench.job.incidents) == (1, 0, 0)
+
+
+def test_nodes_that_join_cost_nothing_of_the_budget() -> None:
+    bench = Leading(1, 2, max_restarts=0, last_call=0.0)
+    bench.meet()
+    bench.started()
+    bench.join()
+    bench.all_quiet()
+    assert bench.phase is Phase.RECOVERING
+    assert bench.job.budget.spent == []
+    bench.meet(1)
+    bench.started(2)
+    assert Like(Mark, phase=Phase.TRAINING) in bench.report(alive=1, running=True)
+
+
+def test_a_report_of_a_node_is_heard() -> None:
+    bench = Leading().together()
+    bench.report(alive=0, succeeded=True)
+    assert bench.peer().report.succeeded

@@ -9,6 +9,7 @@ from signal import SIGTERM
 import pytest
 
 from elastic_run.core.agent import Agent
+from elastic_run.core.codec import decode, encode
 from elastic_run.core.commands import BeginRendezvous, Call, Command, Spawn, Sweep
 from elastic_run.core.dialogue import FaultRank, FaultReported, SignalKind, StopCompleted, StrategiesOffered, Strategy
 from elastic_run.core.events import (
@@ -24,7 +25,6 @@ from elastic_run.core.events import (
 from elastic_run.core.phases import Phase
 from elastic_run.core.policy import Policy
 from elastic_run.core.vocabulary import Assignment, ExitStatus, Site, WorkerError
-from elastic_run.core.codec import decode, encode
 from elastic_run.observe.journal import Journal, records, replay
 
 POLICY = Policy(max_restarts=None, max_no_progress=1000)

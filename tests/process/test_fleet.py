@@ -6,8 +6,7 @@ import json
 import os
 import signal
 import socket
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,8 +50,8 @@ def listens(port: int) -> bool:
 
 
 @pytest.fixture
-def team(new_run: Callable[..., Run]) -> Iterator[Team]:
-    yield Team(new_run)
+def team(new_run: Callable[..., Run]) -> Team:
+    return Team(new_run)
 
 
 def worlds(run: Run) -> list[int]:

@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "a lost store says something about progress",
         "core/job.py",
-        "        if fault.kind is FaultKind.STORE_LOST:\n            pass",
+        "        if fault.kind in NOBODYS:\n            pass",
         "        if False:\n            pass",
     ),
     Mutant(
@@ -177,21 +177,21 @@ MUTANTS = (
     Mutant(
         "second quit ignored by workers",
         "core/job.py",
-        'killing all workers now")\n            self.node.kill(at)',
+        'killing all workers now")\n            self.crew.kill(at)',
         'killing all workers now")',
     ),
     Mutant("second quit spares leftovers", "core/node.py", '        self.stop_began = float("-inf")\n', ""),
     Mutant(
         "a waking launcher spares workers",
         "core/job.py",
-        "        self.node.kill(at)\n        self.node.wait_again(at)",
+        "        self.crew.kill(at)\n        self.node.wait_again(at)",
         "        self.node.wait_again(at)",
     ),
     Mutant(
         "time lost in suspension counts",
         "core/job.py",
-        "        self.node.kill(at)\n        self.node.wait_again(at)",
-        "        self.node.kill(at)",
+        "        self.crew.kill(at)\n        self.node.wait_again(at)",
+        "        self.crew.kill(at)",
     ),
     Mutant(
         "time lost in suspension counts while leaving",
@@ -214,32 +214,30 @@ MUTANTS = (
         "elif job.phase is Phase.DIAGNOSED and incident.offer",
         "elif incident.offer",
     ),
-    Mutant("no round fence", "core/job.py", "if fact.round != self.round or self.phase", "if self.phase"),
+    Mutant("no round fence", "core/forming.py", "if fact.round != job.round or job.phase", "if job.phase"),
     Mutant(
         "sweep skipped before restart",
         "core/job.py",
-        "if self.node.swept and self.incident.progress_by is None:",
+        "if self.crew.swept and self.incident.progress_by is None:",
         "if self.incident.progress_by is None:",
     ),
     Mutant(
         "sweep skipped in recovery",
-        "core/job.py",
-        "            if not self.node.swept:\n                return",
-        "            pass",
+        "core/forming.py",
+        "        if not crew.swept:\n            return",
+        "        pass",
     ),
     Mutant(
         "restart while the old ones die",
-        "core/job.py",
-        "            if self.node.alive:\n                return\n            self.node.sweep",
-        "            self.node.sweep",
+        "core/forming.py",
+        "        if not crew.quiet:\n            return\n        crew.sweep",
+        "        crew.sweep",
     ),
-    Mutant(
-        "leftovers not killed at the end", "core/job.py", "if self.node.swept or not self.node.workers:", "if True:"
-    ),
+    Mutant("leftovers not killed at the end", "core/job.py", "if self.crew.swept or not self.crew.ranks:", "if True:"),
     Mutant(
         "exit before the workers",
         "core/job.py",
-        "        assert self.ending is not None\n        if self.node.alive:\n            return",
+        "        assert self.ending is not None\n        if not self.crew.quiet:\n            return",
         "        assert self.ending is not None",
     ),
     Mutant(
@@ -337,8 +335,8 @@ MUTANTS = (
     ),
     Mutant(
         "success forgets the status",
-        "core/job.py",
-        "self.report(StatusReported(0, self._way(incident)))",
+        "core/forming.py",
+        "job.report(StatusReported(0, job.way(incident)))",
         "pass",
     ),
     Mutant(
@@ -347,13 +345,13 @@ MUTANTS = (
         "return bool(self.workers) and all(w.status is not None and w.status.ok for w in self.workers.values())",
         "return any(w.status is not None and w.status.ok for w in self.workers.values())",
     ),
-    Mutant("a saved job was not saved", "core/ending.py", "saved = job.node.succeeded", "saved = False"),
+    Mutant("a saved job was not saved", "core/ending.py", "saved = job.crew.succeeded", "saved = False"),
     Mutant("requeue forgotten", "core/ending.py", "        if job.policy.requeue_on_stop:", "        if False:"),
     Mutant(
         "the quit's signal is always SIGTERM",
         "core/job.py",
-        "self.node.stop(self.ending.signum, at)",
-        "self.node.stop(SIGTERM, at)",
+        "self.crew.stop(self.ending.signum, at)",
+        "self.crew.stop(SIGTERM, at)",
     ),
     Mutant(
         "orders after Exit",
