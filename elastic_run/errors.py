@@ -47,7 +47,7 @@ class WorkersFailed(ElasticRunError):
         code: the launcher's exit code.
         rank: of the first failure; None if no rank is to blame.
         error: what that rank said in its error file, if anything.
-        tail: the end of its stderr.
+        tail: the end of its stderr, or of its output where both streams were one.
     """
 
     def __init__(

@@ -94,8 +94,7 @@ class _Job:
         self.host = socket.gethostname()
         self.error_file = os.environ.get("TORCHELASTIC_ERROR_FILE")
         """Whoever started us reads there why we failed, as it would of torchrun."""
-        on_terminal = {"stdout": os.isatty(1), "stderr": os.isatty(2)}
-        self.terminal = Terminal({name: not terminal for name, terminal in on_terminal.items()})
+        self.terminal = Terminal()
         self.writer = Writer(self.terminal.say)
         self.inbox, self.sources = Inbox(), Sources()
         self._listen_to_caller()
@@ -107,7 +106,7 @@ class _Job:
         node = self.met.node if plan.nodes.rank is None else plan.nodes.rank
         self.places = take_places(plan, self.job, self.writer, self.terminal.say, node, self.met.run)
         self.met.open(self.places.run_name)
-        self.streams = Streams(plan, self.places.run, self.host, self.writer, on_terminal)
+        self.streams = Streams(plan, self.places.run, self.host, self.writer, self.terminal)
 
     def run(self) -> int:
         signals = Signals(self.plan.signals, lambda: self.terminal.say("Ctrl-Z is ignored: workers cannot be paused"))
@@ -237,6 +236,7 @@ class _Job:
             processes=processes,
             logs=self.logs,
             treatment=self.streams.treatment,
+            joined=self.streams.joined,
             stdin=_keep_stdin(self.places.scratch) if self.plan.script_on_stdin else None,
             cpus=numa.binding(self.plan.numa_binding, self.plan.workers),
             environment=environment,

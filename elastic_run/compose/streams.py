@@ -13,18 +13,17 @@ from elastic_run.plan.output import Choice, Place
 from elastic_run.plan.plan import Plan
 from elastic_run.supervisor import terminal, writer
 from elastic_run.supervisor.logs import Treatment
+from elastic_run.supervisor.terminal import Terminal
 from elastic_run.supervisor.writer import Writer
 
 
 @dataclass(slots=True)
 class Streams:
-    """`on_terminal`: by stream name, whether the launcher's own stream is one."""
-
     plan: Plan
     run: RunDirectory | None
     host: str
     writer: Writer
-    on_terminal: Mapping[str, bool]
+    terminal: Terminal
     errors: dict[Rank, bytes] = field(default_factory=dict, init=False)
     """The newest error file of each rank."""
     local_ranks: dict[Rank, int] = field(default_factory=dict, init=False)
@@ -36,6 +35,11 @@ class Streams:
         """Number of the attempt, for the logs: a requeued job goes on counting."""
         return restarts + (self.run.first_attempt if self.run else 0)
 
+    def joined(self, local_rank: int) -> bool:
+        """Whether a rank's stdout and stderr are one stream, which keeps their order: they end in the same place, and
+        nothing asks for files apart."""
+        return self.terminal.one_place and self.placed is None and not self.plan.output.asked(local_rank)
+
     def treatment(self, rank: Rank, local_rank: int, name: str, restarts: int) -> Treatment | None:
         """None: the worker has the launcher's own stream."""
         self.local_ranks[rank] = local_rank
@@ -44,7 +48,9 @@ class Streams:
             return None
         path = self._file(rank, local_rank, name, restarts) if choice.copy else None
         readers = [*([writer.READER] if path else []), *([terminal.READER] if choice.show else [])]
-        return Treatment(tuple(readers), path, choice.prefix, tuple(map(os.fsencode, choice.filters)))
+        filters = tuple(map(os.fsencode, choice.filters))
+        apart = self.joined(local_rank) or not self.terminal.one_place
+        return Treatment(tuple(readers), path, choice.prefix, filters, self.plan.workers == 1 and apart)
 
     def logs_of(self, rank: Rank, restarts: int) -> str | None:
         """Where a person finds the rank's output; None: it was not kept."""
@@ -63,13 +69,14 @@ class Streams:
             self.writer.replace(self.run.rank(attempt, rank) / "error.json", said)
 
     def _choice(self, rank: Rank, local_rank: int, name: str) -> Choice | None:
-        auto = self.plan.prefix == "auto" and self.plan.workers > 1 and self.on_terminal[name]
+        on_terminal = self.terminal.on_terminal[name]
+        auto = self.plan.prefix == "auto" and self.plan.workers > 1 and on_terminal
         prefixed = self.plan.prefix == "always" or auto
         place = Place(rank, local_rank, self.plan.role, self.host, self.plan.workers == 1)
         if self.placed is None:
-            return self.plan.output.choose(place, name, prefixed, self.on_terminal[name])
+            return self.plan.output.choose(place, name, prefixed, on_terminal)
         redirected, tee = (bool(self.placed[kind].get(str(local_rank))) for kind in (f"{name}s", f"tee_{name}s"))
-        return self.plan.output.placed(place, redirected, tee, self.on_terminal[name])
+        return self.plan.output.placed(place, redirected, tee, on_terminal)
 
     def _file(self, rank: Rank, local_rank: int, name: str, restarts: int) -> Path | None:
         if self.placed is not None:

@@ -21,7 +21,7 @@ class WorkerStarted:
 
 @dataclass(frozen=True, slots=True)
 class WorkerExited:
-    """`tail` is the end of the worker's stderr, empty where it was not captured."""
+    """`tail` is the end of the worker's stderr, or of all output where both were one stream; empty if not captured."""
 
     rank: Rank
     incarnation: int

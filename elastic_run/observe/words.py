@@ -19,7 +19,7 @@ def box(order: Explain, host: str, logs: str | None) -> list[str]:
         lines.append(f"  it says: {cut(_first_line(fault.error.message))}")
     tail = last_lines(fault.tail.splitlines())
     if tail:
-        lines.append("  the end of its stderr:")
+        lines.append("  its last lines:")
         lines += [f"  | {cut(line)}" for line in tail]
     if logs is not None:
         lines.append(f"  logs: {logs}")

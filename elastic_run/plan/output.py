@@ -49,6 +49,10 @@ class Output:
     max_size: int | None = None
     """Bytes after which a rank's log file is put aside as <name>.1, replacing an earlier one."""
 
+    def asked(self, local_rank: int) -> bool:
+        """Whether something is said about one stream of this rank or the other: each then has its own file."""
+        return any(chosen.get(local_rank) for chosen in (self.tee, self.redirects))
+
     def choose(self, place: Place, name: str, prefixed: bool, terminal: bool) -> Choice | None:
         """None: the worker has the launcher's own stream, a `terminal`. `prefixed`: so are lines that are not tee'd."""
         tee, redirected = (name in chosen.get(place.local_rank, ()) for chosen in (self.tee, self.redirects))

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 
 from elastic_run.core.vocabulary import Rank
@@ -22,6 +21,8 @@ LAG_LIMIT = 64 << 20
 CUT_STEP = 1 << 20
 TAIL = 16 << 10
 """Bytes at the end of each stream that are always kept, for the failure box."""
+JOINED = "output"
+"""Name of a stream that is a worker's stdout and stderr, in the order in which it wrote them."""
 PAGE = 4096
 _IN_MODIFY = 0x2
 _PUNCH_HOLE_KEEP_SIZE = 0x3
@@ -29,22 +30,43 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 
 
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """What is to happen to a stream, and who reads it."""
+
+    readers: tuple[str, ...]
+    path: Path | None = None
+    """The file that it is copied to."""
+    prefix: bytes = b""
+    """Of each line on the console."""
+    filters: tuple[bytes, ...] = ()
+    """A line with one of these is also copied into the attempt's filtered log."""
+    alone: bool = False
+    """No other rank writes where it is shown: it is shown as it comes."""
+
+
+class Descriptor:
+    """Of a spool file; closed when the last thread lets go of it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
 @dataclass(slots=True)
 class Stream:
-    """One worker's stdout or stderr. `taken[reader]` is how far each reader has come, in bytes."""
+    """One worker's stdout, stderr or both. `taken[reader]` is how far each reader has come, in bytes."""
 
     rank: Rank
     incarnation: int
-    attempt: int
     name: str
-    prefix: bytes
-    """Of each line on the console."""
-    filters: tuple[bytes, ...]
-    """A line with one of these is also copied into the attempt's filtered log."""
-    path: Path | None
-    """The file that it is copied to."""
-    file: FileIO
-    """Closed when the last thread lets go of it."""
+    treatment: Treatment
+    file: Descriptor
+    errors: Descriptor
+    """The worker's stderr; another description of the same file if both are joined, so that its offset is the end of
+    the last thing written to stderr."""
     taken: dict[str, int]
     lost: dict[str, int]
     size: int = 0
@@ -57,12 +79,23 @@ class Stream:
     """The line without its end that the filters saw last."""
 
     def measure(self) -> None:
-        self.size = os.fstat(self.file.fileno()).st_size
+        self.size = os.fstat(self.file.number).st_size
 
     def read(self, reader: str, limit: int) -> tuple[int, bytes]:
         """The next bytes for `reader` and their place."""
         at = self.taken[reader]
-        return at, os.pread(self.file.fileno(), min(limit, max(0, self.size - at)), at)
+        return at, os.pread(self.file.number, min(limit, max(0, self.size - at)), at)
+
+    def last_words(self) -> str:
+        """The end of the stderr, at most TAIL bytes; of what is joined the end up to the last word on stderr.
+
+        If that is long gone, or there was none, it is the end of all.
+        """
+        self.measure()
+        said = os.lseek(self.errors.number, 0, os.SEEK_CUR) if self.name == JOINED else self.size
+        end = said if said > self.cut else self.size
+        start = max(self.cut, end - TAIL)
+        return os.pread(self.file.number, end - start, start).decode(errors="replace")
 
     def took(self, reader: str, at: int, count: int, lost: int = 0) -> None:
         """`reader` is done with `count` bytes from `at`, `lost` of which reached nobody."""
@@ -73,16 +106,6 @@ class Stream:
     @property
     def finished(self) -> bool:
         return self.ended and all(at >= self.size for at in self.taken.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Treatment:
-    """What is to happen to a stream: who reads it, the file it is copied to, its prefix on the console, its filters."""
-
-    readers: tuple[str, ...]
-    path: Path | None = None
-    prefix: bytes = b""
-    filters: tuple[bytes, ...] = ()
 
 
 class Logs:
@@ -99,10 +122,15 @@ class Logs:
             raise OSError(ctypes.get_errno(), "inotify_init1: raise fs.inotify.max_user_instances")
         threading.Thread(target=self._follow, name="logs", daemon=True).start()
 
-    def open(self, rank: Rank, incarnation: int, attempt: int, name: str, treatment: Treatment) -> int:
-        """A descriptor for a new worker's stdout or stderr. The rank's earlier stream of that name has ended."""
+    def open(self, rank: Rank, incarnation: int, name: str, treatment: Treatment) -> tuple[int, int]:
+        """Descriptors for a new worker's stdout and stderr; the same one twice if the stream is only one of them.
+
+        The rank's earlier stream of that name has ended.
+        """
         spool = Path(self._spool) / f"{rank}.{incarnation}.{name}"
-        fd = os.open(spool, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+        file = Descriptor(os.open(spool, flags | os.O_CREAT | os.O_EXCL, 0o600))
+        errors = Descriptor(os.open(spool, flags)) if name == JOINED else file
         if _libc.inotify_add_watch(self._inotify, os.fsencode(spool), _IN_MODIFY) < 0:
             raise OSError(ctypes.get_errno(), "inotify_add_watch: raise fs.inotify.max_user_watches", str(spool))
         spool.unlink()  # nothing is left behind, however we end
@@ -110,10 +138,9 @@ class Logs:
         with self._lock:
             for old in self._streams:
                 old.ended = old.ended or (old.rank, old.name) == (rank, name)
-            file, prefix, filters, path = FileIO(fd, "r+"), treatment.prefix, treatment.filters, treatment.path
-            new = Stream(rank, incarnation, attempt, name, prefix, filters, path, file, zero, dict(zero))
+            new = Stream(rank, incarnation, name, treatment, file, errors, zero, dict(zero))
             self._streams.append(new)
-        return fd
+        return file.number, errors.number
 
     def streams(self, reader: str) -> list[Stream]:
         """Those that `reader` is concerned with, sizes up to date."""
@@ -130,16 +157,14 @@ class Logs:
             return list(self._streams)
 
     def tail(self, rank: Rank, incarnation: int) -> str:
-        """The end of the stderr, at most TAIL bytes, of a worker that has ended."""
+        """The last words of a worker that has ended."""
         with self._lock:
             of_it = [stream for stream in self._streams if (stream.rank, stream.incarnation) == (rank, incarnation)]
             for stream in of_it:
                 stream.quiet = True
             for stream in of_it:
-                if stream.name == "stderr":
-                    stream.measure()
-                    start = max(0, stream.size - TAIL)
-                    return os.pread(stream.file.fileno(), TAIL, start).decode(errors="replace")
+                if stream.name != "stdout":
+                    return stream.last_words()
         return ""
 
     def lost(self, reader: str) -> int:
@@ -193,5 +218,5 @@ class Logs:
         keep = min([*stream.taken.values(), max(0, stream.size - TAIL)]) // PAGE * PAGE
         if keep - stream.cut >= CUT_STEP:
             # Where the file system cannot punch holes the spool grows as an ordinary log file would.
-            _libc.fallocate(stream.file.fileno(), _PUNCH_HOLE_KEEP_SIZE, stream.cut, keep - stream.cut)
+            _libc.fallocate(stream.file.number, _PUNCH_HOLE_KEEP_SIZE, stream.cut, keep - stream.cut)
             stream.cut = keep

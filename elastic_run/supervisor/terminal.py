@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 
-from elastic_run.supervisor.logs import Logs, Stream
+from elastic_run.supervisor.logs import JOINED, Logs, Stream
 
 READER = "console"
 CHUNK = 1 << 20
@@ -20,19 +20,22 @@ PIECE = 16 << 10
 """Bytes in one write: a pipe takes all of it before the write returns, and a slow one must be seen to move."""
 PARTIAL_AFTER = 0.2
 """Seconds after which a line without its end (a progress bar, a prompt) is shown on a terminal."""
+HELD = 1.0
+"""The same elsewhere, where a line that another rank's output breaks in two does more harm."""
 OURS_LIMIT = 10_000
 """Lines of our own that wait for a console nobody reads."""
 
 
 class Terminal:
-    """`whole_lines`, by stream name: never show a line before its end."""
+    """Knows the places behind 1 and 2, by the names of the streams that go there."""
 
-    def __init__(self, whole_lines: dict[str, bool]) -> None:
-        self._whole_lines = whole_lines
-        self._fds = {"stdout": 1, "stderr": 2}
+    def __init__(self) -> None:
+        self._fds = {"stdout": 1, "stderr": 2, JOINED: 1}
         self._closed: set[str] = set()
-        self._place = {"stdout": 1, "stderr": 1 if os.path.sameopenfile(1, 2) else 2}
-        """Where each stream goes: both may go to the same file, pipe or terminal."""
+        self.on_terminal = {name: os.isatty(fd) for name, fd in self._fds.items()}
+        self.one_place = os.path.sameopenfile(1, 2)
+        """Both go to the same file, pipe or terminal."""
+        self._place = {name: 1 if self.one_place else fd for name, fd in self._fds.items()}
         self._ours: deque[str] = deque()
         self._logs: Logs | None = None
         self._unfinished: dict[int, tuple[Stream, bool]] = {}
@@ -105,11 +108,13 @@ class Terminal:
                     stream.took(READER, at, len(shown), lost=0 if ok else len(shown))
                     more = True
                 elif data:
-                    waiting = waiting or not self._whole_lines[stream.name]
+                    waiting = True
         return waiting
 
     def _ready(self, stream: Stream, data: bytes, closing: bool) -> bytes:
         """As much of `data` as may be shown now."""
+        if stream.treatment.alone:
+            return data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         key = id(stream)
         if end or not data:
@@ -122,10 +127,8 @@ class Terminal:
             return data[:end] if end else data if len(data) >= LONGEST_LINE or closing else b""
         if closing or stream.ended or stream.quiet:
             return data
-        since = self._since.setdefault(key, time.monotonic())
-        if self._whole_lines[stream.name] or time.monotonic() - since < PARTIAL_AFTER:
-            return b""
-        return data
+        waits = time.monotonic() - self._since.setdefault(key, time.monotonic())
+        return data if waits >= (PARTIAL_AFTER if self.on_terminal[stream.name] else HELD) else b""
 
     def _framed(self, stream: Stream, data: bytes) -> bytes:
         """With prefixes at line starts, and a line break where another stream's line stands unfinished."""
@@ -134,9 +137,9 @@ class Terminal:
         start = b"" if owner is stream else self._line_break(stream.name)
         rewinds = data.endswith(b"\r")
         self._unfinished[self._place[stream.name]] = (stream, rewinds)
-        if data.endswith(b"\n") or (rewinds and not self._whole_lines[stream.name]):
+        if data.endswith(b"\n") or (rewinds and self.on_terminal[stream.name]):
             del self._unfinished[self._place[stream.name]]
-        prefix = stream.prefix
+        prefix = stream.treatment.prefix
         if not prefix:
             return start + data
         body = data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]

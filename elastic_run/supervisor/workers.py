@@ -10,7 +10,7 @@ from elastic_run.core.commands import Spawn
 from elastic_run.core.events import Swept
 from elastic_run.core.vocabulary import Rank
 from elastic_run.supervisor.guard import worker_mark
-from elastic_run.supervisor.logs import Logs, Treatment
+from elastic_run.supervisor.logs import JOINED, Logs, Treatment
 from elastic_run.supervisor.process import Processes, Start
 
 
@@ -26,6 +26,8 @@ class Workers:
     logs: Logs
     treatment: Callable[[Rank, int, str, int], Treatment | None]
     """Of a stream, by rank, local rank, its name and the count of restarts; None: it is our own stream."""
+    joined: Callable[[int], bool]
+    """Whether stdout and stderr of a local rank are one stream, JOINED."""
     stdin: str | None
     """A file that each worker reads from its beginning; None: our own standard input."""
     cpus: Callable[[int], Sequence[int] | None]
@@ -42,18 +44,23 @@ class Workers:
         key = self.processes.next_key()
         error_file = f"{self.scratch}/{order.rank}.{order.incarnation}.error.json"
         attempt = self.attempt(order.restarts)
-        out = self._stream(order, attempt, "stdout", 1)
-        err = self._stream(order, attempt, "stderr", 2)
+        out, err = self._outputs(order)
         env = self.environment(order, f"{self.job}:{worker_mark(self.job, key)}", error_file)
         stdin = 0 if self.stdin is None else os.open(self.stdin, os.O_RDONLY | os.O_CLOEXEC)
         start = Start(self.argv, env, self.cwd, (stdin, out, err), attempt, error_file, self.cpus(order.local_rank))
         self.processes.start(key, order.rank, order.incarnation, start)
 
-    def _stream(self, order: Spawn, attempt: int, name: str, inherited: int) -> int:
+    def _outputs(self, order: Spawn) -> tuple[int, int]:
+        """Descriptors for stdout and stderr."""
+        if self.joined(order.local_rank):
+            return self._stream(order, JOINED)
+        return self._stream(order, "stdout")[0], self._stream(order, "stderr")[1]
+
+    def _stream(self, order: Spawn, name: str) -> tuple[int, int]:
         treatment = self.treatment(order.rank, order.local_rank, name, order.restarts)
         if treatment is None:
-            return inherited
-        return self.logs.open(order.rank, order.incarnation, attempt, name, treatment)
+            return 1, 2
+        return self.logs.open(order.rank, order.incarnation, name, treatment)
 
     def kill(self, rank: Rank, incarnation: int, signum: int) -> None:
         self.processes.kill(rank, incarnation, signum)

@@ -139,7 +139,7 @@ class Writer:
 
     def _copy_logs(self) -> None:
         for stream in self._logs.streams(READER) if self._logs is not None else []:
-            path = stream.path
+            path = stream.treatment.path
             while path is not None:
                 at, data = stream.read(READER, min(CHUNK, self._max_size or CHUNK))
                 if not data:
@@ -148,7 +148,7 @@ class Writer:
                     data = data[: data.rfind(b"\n") + 1] or data  # files are cut between lines
                 kept = self._attempt(partial(self._add_output, path, data))
                 stream.took(READER, at, len(data), lost=0 if kept else len(data))
-                if stream.filters:
+                if stream.treatment.filters:
                     self._attempt(partial(self._filter, stream, path, data))
 
     def _add_output(self, path: Path, data: bytes) -> None:
@@ -159,7 +159,8 @@ class Writer:
     def _filter(self, stream: Stream, path: Path, data: bytes) -> None:
         """Copy lines with one of the stream's texts into the attempt's filtered log."""
         *lines, stream.begun = (stream.begun + data).split(b"\n")
-        chosen = [stream.prefix + line + b"\n" for line in lines if any(text in line for text in stream.filters)]
+        prefix, filters = stream.treatment.prefix, stream.treatment.filters
+        chosen = [prefix + line + b"\n" for line in lines if any(text in line for text in filters)]
         if chosen:
             self._append(path.parent.parent / f"filtered_{stream.name}.log", b"".join(chosen))
 

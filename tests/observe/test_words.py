@@ -13,9 +13,9 @@ def explain(tail: str = "", error: WorkerError | None = None, announced: bool = 
     return Explain(fault, 0, "restarting", announced)
 
 
-def test_it_has_the_end_of_stderr_the_logs_and_the_decision() -> None:
+def test_it_has_the_last_lines_the_logs_and_the_decision() -> None:
     assert box(explain("one\n\ntwo\n"), "host", "/logs/3") == [
-        "  the end of its stderr:",
+        "  its last lines:",
         "  | one",
         "  | two",
         "  logs: /logs/3",

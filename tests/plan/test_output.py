@@ -63,6 +63,11 @@ def test_the_prefix_follows_the_template() -> None:
     assert choice.prefix == b"host/4/0/default "
 
 
+def test_what_is_said_about_one_stream_asks_for_files_apart() -> None:
+    assert [output().asked(0), output(tee="0:2").asked(0), output(redirects="3").asked(1)] == [False, True, True]
+    assert not output(tee="0:2", redirects="0:1").asked(1)
+
+
 def test_line_filters_are_for_what_is_teed() -> None:
     both = output(tee="0:1", filters=(("stdout", ("x",)),))
     choice = both.choose(place(0), "stdout", False, True)

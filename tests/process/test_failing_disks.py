@@ -143,7 +143,8 @@ def test_a_console_that_is_closed_early(run: Run, both: bool) -> None:
     assert run.wait() == 7
     assert run.summary["lost"]["console bytes"] > 0
     assert run.summary["lost"]["files bytes"] == 0
-    assert (run.directory / "attempt_0/1/stdout.log").read_text().endswith("end\n")
+    kept = run.directory / "attempt_0/1" / ("output.log" if both else "stdout.log")
+    assert kept.read_text().endswith("end\n")
     if not both:
         assert [line for line in run.said if "of output were lost (console)" in line]
 
@@ -151,7 +152,7 @@ def test_a_console_that_is_closed_early(run: Run, both: bool) -> None:
 def test_a_console_that_was_never_there(run: Run) -> None:
     closed = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
     assert run.act("out:x", "err:y", "exit:7@1", "idle", before=closed).wait() == 7
-    assert (run.directory / "attempt_0/1/stdout.log").read_text() == "x\n"
+    assert (run.directory / "attempt_0/1/output.log").read_text() == "x\ny\n"
     assert run.summary["exit_code"] == 7
 
 
@@ -162,7 +163,7 @@ def test_a_reader_that_never_reads(run: Run) -> None:
         os.close(write)
         assert run.wait() == 0
         for rank in range(2):
-            assert (run.directory / f"attempt_0/{rank}/stdout.log").read_text().endswith("end\n")
+            assert (run.directory / f"attempt_0/{rank}/output.log").read_text().endswith("end\n")
         assert run.summary["exit_code"] == 0
         shown = len(os.read(read, 1 << 20))
         total = 2 * (BYTES + len("end\n"))
