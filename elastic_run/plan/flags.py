@@ -79,17 +79,31 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-def _option(name: str, help: str, **attrs: Any) -> Callable[[F], F]:
-    """One option in both spellings, with its variable: PET_… for torchrun's, ELASTIC_RUN_… for ours."""
+class Option(click.Option):
+    """In complaints it names a variable only if the value came from it."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        names = " / ".join(f"'{name}'" for name in self.opts)
+        from_variable = ctx is not None and ctx.get_parameter_source(self.name or "") is ParameterSource.ENVIRONMENT
+        return names + (f" (from the variable {_variable(self)})" if from_variable else "")
+
+
+def _option(name: str, help: str, variable: str = "", **attrs: Any) -> Callable[[F], F]:
+    """One option in both spellings, with its variable: PET_… for torchrun's, ELASTIC_RUN_… for ours.
+
+    `variable` is another one, with which torch itself says the same; it counts where ours is not set.
+    """
     field = name.replace("-", "_")
     known = torchrun.BY_FIELD.get(field)
     spellings = [f"--{name}"] + ([f"--{field}"] if "-" in name else [])
     spellings += [f"-{known.short}"] if known and known.short else []
     if attrs.get("is_flag") and known:
         attrs.setdefault("type", bool)
-    env = ("PET_" if known else "ELASTIC_RUN_") + field.upper()
+    own = ("PET_" if known else "ELASTIC_RUN_") + field.upper()
+    env = [own, variable] if variable else own
     shown = attrs.get("default") not in (None, "")
-    return click.option(*spellings, field, envvar=env, show_envvar=True, show_default=shown, help=help, **attrs)
+    attrs |= {"envvar": env, "show_envvar": True, "show_default": shown, "help": help}
+    return click.option(*spellings, field, cls=Option, **attrs)
 
 
 def _print_completion(context: click.Context, param: click.Parameter, shell: str | None) -> None:
@@ -116,7 +130,7 @@ OPTIONS: list[Callable[[Any], Any]] = [
     _option("max-no-progress", "Crash-loop guard: exit 93 after so many failures in a row without progress. It acts "
             "with --progress-file or --max-restarts unlimited.", type=click.IntRange(min=1), default=3),
     _option("shutdown-timeout", "Seconds from asking a worker to stop to SIGKILL, after a signal and after a fault.",
-            type=SECONDS, default=30.0),
+            type=SECONDS, default=30.0, variable="TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
     _option("signals-to-handle", "Signals passed on to the workers besides SIGTERM, SIGINT and SIGHUP.",
             type=SignalList(), default=""),
     _option("on-stop", "Exit code after a stop by signal: 'exit' 0 or 128+n, 'requeue' 75; 'auto' requeues in a Slurm "
@@ -158,7 +172,7 @@ OPTIONS: list[Callable[[Any], Any]] = [
             "attempt_<n>/filtered_stdout.log.", default=""),
     _option("duplicate-stderr-filters", "The same for stderr.", default=""),
     _option("log-line-prefix-template", "Prefix of tee'd lines; ${role_name} ${local_rank} ${rank} ${hostname} may be "
-            "used.", default=""),
+            "used.", default="", variable="TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
     _option("prefix", "Rank before each line of output; 'auto': with several ranks on a terminal.",
             type=click.Choice(["auto", "always", "never"]), default="auto"),
     _option("numa-binding", "Bind each rank to cores near its device: node, socket, exclusive, core-complex.",
@@ -227,8 +241,14 @@ def _blamed_variable(context: click.Context, message: str) -> str:
     for param in context.command.params:
         from_variable = context.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT
         if from_variable and param.opts[0] in message:
-            return f" (from the variable {param.envvar})"
+            return f" (from the variable {_variable(param)})"
     return ""
+
+
+def _variable(param: click.Parameter) -> str:
+    """The one that the value came from."""
+    names = [param.envvar] if isinstance(param.envvar, str) else list(param.envvar or ())
+    return next((name for name in names if os.environ.get(name)), "")
 
 
 def origins(context: click.Context) -> dict[str, tuple[object, str]]:
@@ -238,7 +258,8 @@ def origins(context: click.Context) -> dict[str, tuple[object, str]]:
         source = context.get_parameter_source(param.name or "")
         if not isinstance(param, click.Option) or param.name not in context.params or source is None:
             continue
-        words = {ParameterSource.COMMANDLINE: "command line", ParameterSource.ENVIRONMENT: f"variable {param.envvar}"}
+        variable = f"variable {_variable(param)}"
+        words = {ParameterSource.COMMANDLINE: "command line", ParameterSource.ENVIRONMENT: variable}
         found[param.opts[0]] = (context.params[param.name], words.get(source, "default"))
     return found
 
@@ -268,7 +289,7 @@ def _plan(given: Mapping[str, Any], environ: Mapping[str, str]) -> Plan:
         argv=argv,
         workers=workers,
         policy=_policy(given, environ, restarts, center is not None),
-        output=_output(given, workers, environ),
+        output=_output(given, workers),
         nodes=_nodes(given),
         role=given["role"],
         script_on_stdin=given["script"] == STDIN and not (given["module"] or given["no_python"]),
@@ -342,13 +363,7 @@ def _requeues(on_stop: str, environ: Mapping[str, str]) -> bool:
     return on_stop == "requeue" or (on_stop == "auto" and scheduled)
 
 
-def _template(given: Mapping[str, Any], environ: Mapping[str, str]) -> str:
-    """The option, or torch's variable, which is older than the option."""
-    text: str = given["log_line_prefix_template"] or environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "")
-    return text
-
-
-def _output(given: Mapping[str, Any], workers: int, environ: Mapping[str, str]) -> out.Output:
+def _output(given: Mapping[str, Any], workers: int) -> out.Output:
     filters = {name: out.needles(given[f"duplicate_{name}_filters"]) for name in ("stdout", "stderr")}
     tee = out.mapping("--tee", given["tee"], workers)
     for name, texts in filters.items():
@@ -359,7 +374,7 @@ def _output(given: Mapping[str, Any], workers: int, environ: Mapping[str, str]) 
         tee=tee,
         local_ranks=out.ranks("--local-ranks-filter", given["local_ranks_filter"]),
         ranks=out.ranks("--ranks-filter", given["ranks_filter"]),
-        template=out.checked_template("--log-line-prefix-template", _template(given, environ)),
+        template=out.checked_template("--log-line-prefix-template", given["log_line_prefix_template"]),
         filters=tuple((name, texts) for name, texts in filters.items() if texts),
         max_size=None if given["log_max_size"] is None else out.size("--log-max-size", given["log_max_size"]),
     )

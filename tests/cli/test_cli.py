@@ -98,5 +98,23 @@ def test_a_wrong_value_from_a_variable_names_the_variable() -> None:
     assert "PET_NPROC_PER_NODE" in done.stderr
 
 
+def origin(*args: str, **env: str) -> str:
+    """What --dry-run says of --shutdown-timeout."""
+    lines = run("--dry-run", *args, __file__, **env).stdout.splitlines()
+    return next(line.split(maxsplit=1)[1] for line in lines if line.startswith("--shutdown-timeout "))
+
+
+def test_torchs_own_variable_counts_where_nothing_else_is_said() -> None:
+    torchs = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "7"}
+    assert origin() == "30.0  (default)"
+    assert origin(**torchs) == "7.0  (variable TORCH_ELASTIC_SHUTDOWN_TIMEOUT)"
+    assert origin(**torchs, PET_SHUTDOWN_TIMEOUT="8") == "8.0  (variable PET_SHUTDOWN_TIMEOUT)"
+    assert origin("--shutdown-timeout", "9", **torchs) == "9.0  (command line)"
+    done = run(__file__, TORCH_ELASTIC_SHUTDOWN_TIMEOUT="soon")
+    assert done.returncode == 2
+    assert "(from the variable TORCH_ELASTIC_SHUTDOWN_TIMEOUT)" in done.stderr
+    assert "variable" not in run("--shutdown-timeout", "soon", __file__, **torchs).stderr
+
+
 def test_the_page_of_the_protocol_is_drawn_from_the_tables() -> None:
     subprocess.run([sys.executable, "docs/draw_protocol.py", "--check"], cwd=TOP, check=True)
