@@ -140,6 +140,8 @@ class _Job:
         self.sources.listen(processes.guard.link, processes.answered)
         if self.plan.threads is not None:
             self.terminal.say(f"OMP_NUM_THREADS={self.plan.threads} for each rank, from the cores of this machine")
+        if unseen := self.plan.output.unseen(self.plan.workers, self.plan.workers * self.plan.nodes.most):
+            self.terminal.say(unseen)
         if self.client is not None:
             self.client.start()
         left = self._supervise(loop, agent)
@@ -220,7 +222,7 @@ class _Job:
             role=self.plan.role,
             max_restarts=self.plan.policy.max_restarts,
             threads=self.plan.threads,
-            signals=",".join(signal_name(number) for number in (*DEFAULT, *self.plan.signals)),
+            signals=",".join(signal_name(number) for number in dict.fromkeys((*DEFAULT, *self.plan.signals))),
             virtual_local_rank=self.plan.virtual_local_rank,
         )
         base, more = dict(os.environ), {SCRATCH: self.places.scratch, **self.services.variables}

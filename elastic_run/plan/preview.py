@@ -9,6 +9,8 @@ from elastic_run.core.vocabulary import signal_name
 from elastic_run.plan import numa
 from elastic_run.plan.plan import Plan
 
+USUAL = ("SIGTERM", "SIGINT", "SIGHUP")
+
 
 def preview(plan: Plan, origins: Mapping[str, tuple[object, str]]) -> list[str]:
     """Lines: what each rank would exec, how many there are, what happens after a fault, and every option."""
@@ -20,7 +22,7 @@ def preview(plan: Plan, origins: Mapping[str, tuple[object, str]]) -> list[str]:
         f"{f'port {nodes.master_port}' if nodes.master_port else 'a free port for each round'}",
         f"restarts: {'no limit' if policy.max_restarts is None else policy.max_restarts}"
         + (f" within {policy.window:g} s" if policy.window is not None else ""),
-        f"forwarded signals: {', '.join(['SIGTERM, SIGINT, SIGHUP', *map(signal_name, plan.signals)])}; "
+        f"forwarded signals: {', '.join(dict.fromkeys([*USUAL, *map(signal_name, plan.signals)]))}; "
         f"SIGKILL after {policy.stop_grace:g} s",
     ]
     cores = numa.binding(plan.numa_binding, plan.workers)

@@ -155,7 +155,7 @@ def test_more_signals_can_be_named(run: Run, named: str) -> None:
 
 
 def test_the_usual_signals_stay_when_more_are_named(run: Run) -> None:
-    run.act("count:TERM", "env", "up", "idle", options=("--signals-to-handle", "USR1,USR2")).up()
+    run.act("count:TERM", "env", "up", "idle", options=("--signals-to-handle", "USR1,TERM,USR2,10")).up()
     run.send(SIGTERM)
     assert run.wait() == 143
     assert run.notes() == ["0 SIGTERM", "1 SIGTERM"]
