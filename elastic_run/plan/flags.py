@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,11 @@ UNLIMITED = "unlimited"
 BACKENDS = ("static", "c10d")
 DEFAULT_PORT = 29500
 DEFAULT_C10D_PORT = 29400
+CONF_INTEGERS = (
+    "timeout", "read_timeout", "join_timeout", "last_call_timeout", "close_timeout", "heartbeat_timeout",
+    "keep_alive_interval", "keep_alive_max_attempt",
+)  # fmt: skip
+"""Of --rdzv-conf, what torch reads as integers (2.13: its rendezvous package)."""
 
 
 class Restarts(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
@@ -56,7 +62,11 @@ class SignalList(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
-        return tuple(self._one(word.strip(), param, ctx) for word in str(value).split(",") if word.strip())
+        words = [word.strip() for word in str(value).split(",")]
+        found = tuple(dict.fromkeys(self._one(word, param, ctx) for word in words if word))
+        if value and not found:
+            self.fail(f"{value!r} names no signal; write names such as SIGUSR1", param, ctx)
+        return found
 
     def _one(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
@@ -469,11 +479,13 @@ def _span(text: str) -> tuple[int, int]:
 def _conf(text: str) -> dict[str, str]:
     """`key=value,...`; quotes around values are dropped, as shells pass them on at times."""
     pairs: dict[str, str] = {}
-    for entry in filter(None, (entry.strip() for entry in text.split(","))):
-        key, equals, value = entry.partition("=")
-        if not equals or not key.strip():
+    for entry in text.split(",") if text.strip() else []:
+        key, _, value = (part.strip().strip("\"'") for part in entry.partition("="))
+        if not key or not value:
             raise ConfigError(f"--rdzv-conf {entry!r}: write key=value pairs with commas between them")
-        pairs[key.strip()] = value.strip().strip("\"'")
+        if key in CONF_INTEGERS and not re.fullmatch(r"[-+]?[0-9]+", value):
+            raise ConfigError(f"--rdzv-conf {entry!r}: {key} is a whole number")
+        pairs[key] = value
     return pairs
 
 
@@ -484,7 +496,11 @@ def _endpoint(given: Mapping[str, Any]) -> tuple[str | None, int | None]:
         return given["master_addr"] or given["local_addr"], given["master_port"]
     host, colon, port = endpoint.rpartition(":") if not endpoint.endswith("]") else (endpoint, "", "")
     if not colon:
-        host, port = endpoint, ""
-    if port and not (port.isdigit() and int(port) < 65536):
+        host = endpoint
+    elif not (port.isdecimal() and int(port) < 65536):
         raise ConfigError(f"--rdzv-endpoint {endpoint}: the port must be a number below 65536")
-    return host.strip("[]"), int(port) if port else given["master_port"]
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not re.fullmatch(r"[\w.:-]+", host):
+        raise ConfigError(f"--rdzv-endpoint {endpoint}: write HOST or HOST:PORT, an IPv6 address in brackets")
+    return host, int(port) if colon else given["master_port"]

@@ -53,6 +53,16 @@ class Output:
         """Whether something is said about one stream of this rank or the other: each then has its own file."""
         return any(chosen.get(local_rank) for chosen in (self.tee, self.redirects))
 
+    def unseen(self, workers: int, world_size: int) -> str:
+        """In words, that the filters show no rank of a job with so many on each node; empty if they show some."""
+        for flag, shown, count in (
+            ("--local-ranks-filter", self.local_ranks, workers),
+            ("--ranks-filter", self.ranks, world_size),
+        ):
+            if shown is not None and min(shown) >= count:
+                return f"{flag} names no rank of this job, which has {count}: their output is kept but not shown"
+        return ""
+
     def choose(self, place: Place, name: str, prefixed: bool, terminal: bool) -> Choice | None:
         """None: the worker has the launcher's own stream, a `terminal`. `prefixed`: so are lines that are not tee'd."""
         tee, redirected = (name in chosen.get(place.local_rank, ()) for chosen in (self.tee, self.redirects))
@@ -85,12 +95,17 @@ def mapping(flag: str, text: str, workers: int) -> dict[int, frozenset[str]]:
     if re.fullmatch(r"[0-3]", text):
         return dict.fromkeys(range(workers), _streams(text))
     chosen = {rank: frozenset[str]() for rank in range(workers)}
+    named = set[int]()
     for entry in text.split(","):
         found = re.fullmatch(r"\s*(\d+):([0-3])\s*", entry)
         if found is None:
             raise ConfigError(f"{flag} {text!r}: write 0 to 3, or local rank:0-3 pairs such as 0:1,10:3")
-        if int(found[1]) in chosen:
-            chosen[int(found[1])] = _streams(found[2])
+        rank = int(found[1])
+        if rank in named:
+            raise ConfigError(f"{flag} {text!r} names local rank {rank} twice; write it once, 3 is both streams")
+        named.add(rank)
+        if rank in chosen:
+            chosen[rank] = _streams(found[2])
     return chosen
 
 

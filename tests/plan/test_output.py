@@ -25,7 +25,7 @@ def test_one_digit_is_for_all_ranks_and_pairs_are_for_those_named() -> None:
     assert mapping("-r", "5:3", 2) == {0: frozenset(), 1: frozenset()}
 
 
-@pytest.mark.parametrize("text", ["4", "", "0:4", "x:1", "0:1,", "0-3", "0:1;1:2", "-1:3"])
+@pytest.mark.parametrize("text", ["4", "", "0:4", "x:1", "0:1,", "0-3", "0:1;1:2", "-1:3", "0:1,0:2", "7:1,7:1"])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--tee"):
         mapping("--tee", text, 2)
@@ -53,6 +53,12 @@ def test_filters_by_local_and_by_global_rank_only_hide() -> None:
         assert hidden.choose(place(alone=True), "stdout", False, True) == Choice(True, False)
     shown = output(local_ranks=frozenset({0}), ranks=frozenset({4})).choose(place(), "stdout", False, True)
     assert shown == Choice(True, True)
+
+
+def test_filters_that_show_nothing_are_told() -> None:
+    assert output(local_ranks=frozenset({0, 9}), ranks=frozenset({7})).unseen(2, 8) == ""
+    assert output(local_ranks=frozenset({2})).unseen(2, 8).startswith("--local-ranks-filter names no rank")
+    assert output(ranks=frozenset({8, 9})).unseen(2, 8).startswith("--ranks-filter names no rank")
 
 
 def test_the_prefix_follows_the_template() -> None:

@@ -123,7 +123,7 @@ def test_a_spare_takes_the_place_of_a_lost_node(team: Team) -> None:
 
 
 def test_a_launcher_that_comes_later_leads_to_one_new_group(team: Team) -> None:
-    conf = ("--rdzv-conf", "last_call_timeout=0.2")
+    conf = ("--rdzv-conf", "last_call_timeout=1")
     leader = team.lead("up", "idle#0", nodes="1:3", options=conf)
     leader.up(1)
     late = team.start("up", "idle#0", "until:end", nodes="1:3", options=conf)
