@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,8 +95,13 @@ def test_a_plug_in_that_fails_ends_the_job_before_it_begins(tmp_path: Path, pack
 
 def events(text: str) -> list[tuple[str, str, object]]:
     """(name, source, rank) of the lines that are events."""
-    said = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-    return sorted((e["name"], e["source"], str(e["metadata"]["global_rank"])) for e in said)
+    found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    return sorted((e["name"], e["source"], str(e["metadata"]["global_rank"])) for e in found)
+
+
+def said(done: Done) -> list[dict[str, Any]]:
+    """The events, in order."""
+    return [json.loads(line) for line in done.err.splitlines() if line.startswith("{")]
 
 
 def test_events_have_torchs_names_and_fields(tmp_path: Path) -> None:
@@ -104,10 +110,46 @@ def test_events_have_torchs_names_and_fields(tmp_path: Path) -> None:
     assert (ours.code, ours.out) == (theirs.code, theirs.out)
     workers = [event for event in events(theirs.err) if event[1] == "WORKER"]
     assert [event for event in events(ours.err) if event[1] == "WORKER"] == workers
-    assert ("torchelastic.worker.status.SUCCEEDED", "AGENT", "None") in events(ours.err)
-    fields = [json.loads(next(line for line in done.err.splitlines() if line[:1] == "{")) for done in (theirs, ours)]
-    assert fields[1].keys() == fields[0].keys()
-    assert fields[1]["metadata"].keys() == fields[0]["metadata"].keys()
+    agents = [event for event in events(theirs.err) if event[1] == "AGENT" and "ASSIGN" not in event[0]]
+    assert [event for event in events(ours.err) if event[1] == "AGENT"] == agents
+    forms = [
+        {e["name"]: (e.keys(), e["metadata"].keys(), json.loads(e["metadata"]["metadata"]).keys()) for e in said(done)}
+        for done in (theirs, ours)
+    ]
+    assert {name: forms[0][name] for name in forms[1]} == forms[1]
+    (met,) = [e["metadata"] for e in said(ours) if e["metadata"]["state"] == "RENDEZVOUS"]
+    assert met["duration_ms"] > 0
+
+
+def test_a_failure_is_told_as_torch_tells_it_in_every_round(tmp_path: Path) -> None:
+    words = ["--nproc-per-node", "2", "--event-log-handler", "console", str(PROGRAMS / "fail.py"), "raise"]
+    theirs = run(TORCHRUN, *words, cwd=tmp_path)
+    ours = run(ELASTIC, "--max-restarts", "1", *words, cwd=tmp_path)
+    failed = [[e["metadata"] for e in said(done) if e["metadata"]["state"] == "FAILED"] for done in (theirs, ours)]
+    one, two = [e for e in failed[1] if e["global_rank"] == 1]
+    assert [e["agent_restarts"] for e in (one, two)] == [0, 1]
+    (like,) = [e for e in failed[0] if e["global_rank"] == 1]
+    wanted = json.loads(like["raw_error"])["message"]["message"]
+    assert json.loads(two["raw_error"])["message"]["message"] == wanted == "ValueError: my own text"
+    details = [json.loads(e["metadata"]) for e in (like, two)]
+    assert [d["exit_code"] for d in details] == [[1], [1]]
+    assert details[0]["entry_point"] == details[1]["entry_point"]
+    rounds = [e["metadata"]["agent_restarts"] for e in said(ours) if e["metadata"]["state"] == "RENDEZVOUS"]
+    assert rounds == [0, 1]
+
+
+def test_an_expired_timer_is_told_as_torchs_watchdog_tells_it(tmp_path: Path) -> None:
+    timer = '{\\"pid\\": $$, \\"scope_id\\": \\"step\\", \\"expiration_time\\": 1.5, \\"signal\\": 9}'
+    code = f'echo "{timer}" > $TORCHELASTIC_TIMER_FILE; sleep 60'
+    words = ["--event-log-handler", "console", "--no-python", "sh", "-c", code]
+    done = run(ELASTIC, *words, cwd=tmp_path, TORCHELASTIC_ENABLE_FILE_TIMER="1")
+    assert done.code == 128 + signal.SIGKILL
+    (event,) = [e for e in said(done) if e["name"] == "kill worker process"]
+    (started,) = [e["metadata"] for e in said(done) if e["metadata"]["state"] == "START"]
+    details = json.loads(event["metadata"]["metadata"])
+    assert (event["source"], event["metadata"]["state"]) == ("AGENT", "RUNNING")
+    assert (details["watchdog_event"], details["worker_pid"]) == ("kill worker process", started["worker_id"])
+    assert (details["signal"], "timer 'step'" in details["because"]) == ("9", True)
 
 
 def test_the_job_goes_on_when_the_plug_ins_process_is_killed(tmp_path: Path) -> None:
@@ -116,6 +158,7 @@ def test_the_job_goes_on_when_the_plug_ins_process_is_killed(tmp_path: Path) -> 
     words = ["--event-log-handler", "console", "--no-python", "sh", "-c", code]
     job = subprocess.Popen([*ELASTIC, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert job.stderr is not None
+    assert "RENDEZVOUS" in job.stderr.readline()
     assert "START" in job.stderr.readline()
     (host,) = [p for p in children(job.pid) if b"torch_host.py" in (Path("/proc") / str(p) / "cmdline").read_bytes()]
     os.kill(host, signal.SIGKILL)
