@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ from elastic_run import __version__
 from elastic_run.core import events as facts_module
 from elastic_run.core.agent import Agent, Snapshot
 from elastic_run.core.codec import decode, encode
-from elastic_run.core.commands import Command
+from elastic_run.core.commands import Command, Spawn
 from elastic_run.core.events import Event
 from elastic_run.core.policy import Policy
 from elastic_run.core.vocabulary import Site
 
-FORMAT = 1
+FORMAT = 2
 SEGMENT = 64 << 20
 """Bytes after which a new file is begun, with a snapshot, so that a replay needs only the last one."""
 
@@ -56,7 +56,7 @@ class Journal:
 
     def orders(self, orders: Iterable[Command], at: float) -> None:
         for order in orders:
-            self._write({"order": type(order).__name__, "at": at, **encode(order)})
+            self._write({"order": type(order).__name__, "at": at, **_encoded(order)})
 
     def _start(self, at: float, past: Snapshot | None) -> None:
         head = {"format": FORMAT, "version": __version__, "policy": encode(self._agent.policy)}
@@ -127,4 +127,13 @@ def replay(path: Path) -> Difference | None:
 
 
 def _lines(orders: Iterable[Command]) -> list[str]:
-    return [f"{type(o).__name__} {json.dumps(encode(o), sort_keys=True)}" for o in orders]
+    return [f"{type(o).__name__} {json.dumps(_encoded(o), sort_keys=True)}" for o in orders]
+
+
+def _encoded(order: Command) -> dict[str, Any]:
+    """A Spawn names the round and the size of its assignment, whose ranks stand in RendezvousFinished or LeaderTold."""
+    if not isinstance(order, Spawn):
+        body: dict[str, Any] = encode(order)
+        return body
+    own = {field.name: getattr(order, field.name) for field in fields(order) if field.name != "assignment"}
+    return {**own, "round": order.assignment.round, "world_size": order.assignment.world_size}

@@ -33,9 +33,10 @@ POLICY = Policy(max_restarts=None, max_no_progress=1000)
 class Drive:
     """A job on a journal: facts go in one by one, effects are answered at once."""
 
-    def __init__(self, path: Path, segment: int = 1 << 30) -> None:
+    def __init__(self, path: Path, segment: int = 1 << 30, ranks: int = 2) -> None:
         self.path = path
-        self.agent = Agent(POLICY, Site(0, "host", 2))
+        self.ranks = ranks
+        self.agent = Agent(POLICY, Site(0, "host", ranks))
         self.asides = 0
         self.journal = Journal(self.append, self.rotate, self.agent, segment)
         self.at = 10.0
@@ -60,7 +61,7 @@ class Drive:
         for order in orders:
             match order:
                 case BeginRendezvous():
-                    place = Assignment(order.round, 0, (0, 1), 2, "127.0.0.1", 1000 + order.round)
+                    place = Assignment(order.round, 0, tuple(range(self.ranks)), self.ranks, "127.0.0.1", 1000)
                     self.give(RendezvousFinished(order.round, place))
                 case Spawn():
                     self.give(WorkerStarted(order.rank, order.incarnation, 100 + order.rank))
@@ -90,6 +91,26 @@ def test_a_job_can_be_replayed_from_its_journal(tmp_path: Path) -> None:
     drive.lose_a_rank()
     drive.give(QuitRequested(SIGTERM))
     assert replay(drive.path) is None
+
+
+def test_its_size_grows_with_the_ranks_and_not_with_their_square(tmp_path: Path) -> None:
+    sizes = []
+    for ranks in (100, 400):
+        drive = Drive(tmp_path / f"{ranks}.jsonl", ranks=ranks)
+        assert replay(drive.path) is None
+        sizes.append(drive.path.stat().st_size)
+    assert sizes[1] < 5 * sizes[0]
+
+
+def test_a_start_names_the_round_whose_ranks_it_belongs_to(tmp_path: Path) -> None:
+    drive = Drive(tmp_path / "events.jsonl")
+    drive.lose_a_rank()
+    met = {r["round"]: r["assignment"] for r in records(drive.path) if r.get("fact") == "RendezvousFinished"}
+    started = [r for r in records(drive.path) if r.get("order") == "Spawn"]
+    assert [r["round"] for r in started] == [0, 0, 1, 1]
+    assert all(r["rank"] in met[r["round"]]["ranks"] for r in started)
+    drive.path.write_text(drive.path.read_text().replace('"restarts":1,"round":1}', '"restarts":1,"round":2}', 1))
+    assert replay(drive.path) is not None
 
 
 def test_a_replay_shows_the_first_difference(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def team(new_run: Callable[..., Run]) -> Team:
 
 def worlds(run: Run) -> list[int]:
     """World size of each round that was started there."""
-    rounds = {r["restarts"]: r["assignment"]["world_size"] for r in run.orders("Spawn")}
+    rounds = {r["restarts"]: r["world_size"] for r in run.orders("Spawn")}
     return [rounds[restarts] for restarts in sorted(rounds)]
 
 
