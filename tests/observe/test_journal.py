@@ -109,7 +109,7 @@ def test_a_start_names_the_round_whose_ranks_it_belongs_to(tmp_path: Path) -> No
     started = [r for r in records(drive.path) if r.get("order") == "Spawn"]
     assert [r["round"] for r in started] == [0, 0, 1, 1]
     assert all(r["rank"] in met[r["round"]]["ranks"] for r in started)
-    drive.path.write_text(drive.path.read_text().replace('"restarts":1,"round":1}', '"restarts":1,"round":2}', 1))
+    drive.path.write_text(drive.path.read_text().replace('"restarts":1,"round":1,', '"restarts":1,"round":2,', 1))
     assert replay(drive.path) is not None
 
 
