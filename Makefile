@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
-SIM_SECONDS ?= 30
 # protobuf:grpcio
 COMPAT ?= 3.20.3:1.51.3 4.25.8:1.60.2 5.29.5:1.68.1 6.33.0:1.76.0
 

@@ -1,6 +1,10 @@
-"""The one option of the test suite."""
+"""The one option of the test suite; hypothesis draws the same examples in each run."""
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("suite", derandomize=True, deadline=None, database=None)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -120,6 +120,8 @@ class Judge:
     no_rendezvous: bool = False
     met: int = -1
     """The newest round whose rendezvous is finished."""
+    spawned: int = -1
+    """The newest round whose workers were asked for."""
     quits: list[int] = field(default_factory=list)
     frozen: bool = False
     cause: str = ""
@@ -277,6 +279,7 @@ class Judge:
             self.claim(order.restarts == len(self.ledger.restarts), "restarts are miscounted")
         self.claim(self.phase in (Phase.STARTING, Phase.RECOVERING), f"spawned while {self.phase.value}")
         self.stop_at, self.soft_sweeps, self.hard_sweeps = None, 0, 0
+        self.spawned = orders[0].assignment.round
 
     def _entered(self, phase: Phase) -> None:
         before, self.phase = self.phase, phase
@@ -477,7 +480,7 @@ class Judge:
 
     def _ended(self, order: Exit) -> None:
         world = self.world
-        last = world.group
+        last = [p for p in world.group if p.round == self.spawned]
         succeeded = len(last) == world.setup.ranks and all(p.status is not None and p.status.ok for p in last)
         living = any(p.alive for p in world.processes.values()) or any(x.alive for x in world.leftovers)
         self.claim(not living or order.code == ExitCode.RECYCLE_HOST, "something lives at Exit")
