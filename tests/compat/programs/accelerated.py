@@ -23,6 +23,9 @@ def main() -> None:
     mean = accelerator.reduce(loss.detach(), "mean")
     sys.stdout.write(f"process {accelerator.process_index} of {accelerator.num_processes}: loss {mean.item():.6f}\n")
     accelerator.wait_for_everyone()
+    # Else the group's threads live into the interpreter's end, where torch aborts at times, whoever launched it.
+    accelerator.free_memory(model, optimizer, loader)
+    del model, optimizer, loader
     accelerator.end_training()
 
 
